@@ -58,17 +58,18 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["runtime/ranks"] = may["runtime/exec"] " runtime/exec"
     may["runtime/check"] = may["runtime/ranks"] " runtime/ranks"
     may["measure"] = may["runtime/ranks"] " runtime/ranks launch sim/memory.h sim/simulator.h"
+    may["tune"] = may["measure"] " compiler decide sim oracle search search/portfolio measure"
     may["loading"] = "base graph cluster cost decide compiler sim runtime/kernels runtime/exec"
     # Verbs that are called from Python are those of the program.
     may["client"] = "base graph cluster cost decide compiler sim launch runtime/program runtime/kernels runtime/exec runtime/ranks loading cli"
-    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/autosync search/pipeline search/portfolio search/starts explain learn learn/placers learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure loading"
+    may["cli"] = "base graph cluster cost decide compiler compiler/check sim oracle search search/answers search/autosync search/pipeline search/portfolio search/starts explain learn learn/placers learn/reinforce launch runtime/program runtime/kernels runtime/exec runtime/ranks runtime/check measure tune loading"
     for (folder in may) {
       n = split(may[folder], parts, " ")
       for (i = 1; i <= n; ++i) allowed[folder, parts[i]] = 1
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch learn learn/drawing learn/network learn/placers learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure client cli", parts, " ")
+    n = split("tensors comm launch learn learn/drawing learn/network learn/placers learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure tune client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {

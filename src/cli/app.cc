@@ -60,6 +60,7 @@ std::unique_ptr<CLI::App> make_app(Action& chosen) {
   add_profile(*app, chosen);
   add_verify(*app, chosen);
   add_run(*app, chosen);
+  add_tune(*app, chosen);
   add_shares(*app, chosen);
   add_autosync_data(*app, chosen);
   add_hand_over(*app, chosen);

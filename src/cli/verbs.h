@@ -23,6 +23,7 @@ void add_report(CLI::App& app, Action& chosen);
 void add_profile(CLI::App& app, Action& chosen);
 void add_verify(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
+void add_tune(CLI::App& app, Action& chosen);
 void add_shares(CLI::App& app, Action& chosen);
 void add_autosync_data(CLI::App& app, Action& chosen);
 

@@ -14,6 +14,9 @@
 namespace heterog::cost {
 namespace {
 
+// Of an operator that a model says takes none.
+constexpr double kLeastOfModel = 1e-9;
+
 struct Point {
   double x = 0;
   double y = 0;
@@ -103,24 +106,26 @@ LinearFit fit_line(std::span<const Measurement> measured) {
   return {line.intercept, line.slope, r_squared(points, line)};
 }
 
-CostCurve::CostCurve(const ProfiledOperator& op) : line_(op.fit) {
-  EXPECT(!op.measured.empty());
-  for (const Measurement& m : op.measured) {
-    knots_.push_back({m.samples, m.seconds / line_.at(m.samples)});
-  }
-  std::sort(knots_.begin(), knots_.end(),
-            [](const Knot& a, const Knot& b) { return a.samples < b.samples; });
+CostCurve::CostCurve(const ProfiledOperator& op) : line_(op.fit), knots_(op.measured) {
+  EXPECT(!knots_.empty());
+  std::ranges::sort(knots_, {}, &Measurement::samples);
 }
 
 double CostCurve::at(std::int64_t samples) const {
-  const auto above = std::find_if(knots_.begin(), knots_.end(),
-                                  [&](const Knot& knot) { return knot.samples >= samples; });
-  if (above == knots_.end()) return line_.at(samples) * knots_.back().scale;
-  if (above == knots_.begin()) return line_.at(samples) * above->scale;
-  const Knot& below = *std::prev(above);
+  return along(samples, [this](std::int64_t size) { return line_.at(size); });
+}
+
+double CostCurve::along(std::int64_t samples,
+                        const std::function<double(std::int64_t)>& curve) const {
+  const auto scale = [&](const Measurement& knot) { return knot.seconds / curve(knot.samples); };
+  const auto above = std::ranges::find_if(
+      knots_, [&](const Measurement& knot) { return knot.samples >= samples; });
+  if (above == knots_.end()) return curve(samples) * scale(knots_.back());
+  if (above == knots_.begin()) return curve(samples) * scale(*above);
+  const Measurement& below = *std::prev(above);
   const double part = static_cast<double>(samples - below.samples) /
                       static_cast<double>(above->samples - below.samples);
-  return line_.at(samples) * (below.scale + part * (above->scale - below.scale));
+  return curve(samples) * (scale(below) + part * (scale(*above) - scale(below)));
 }
 
 ProfiledLink fit_link(std::string between, std::vector<Transfer> measured) {
@@ -187,6 +192,7 @@ ProfiledModel::ProfiledModel(const graph::ModelGraph& graph,
                source, printable(profile.device));
     }
     Measured measured{.device = profile.device,
+                      .between = profile.between,
                       .curves = IdVector<OpId, CostCurve>(graph.op_count())};
     std::vector<bool> known(graph.op_count());
     for (std::size_t i = 0; i < profile.operators.size(); ++i) {
@@ -212,7 +218,12 @@ ProfiledModel::ProfiledModel(const graph::ModelGraph& graph,
 double ProfiledModel::seconds(const graph::ModelGraph& graph, OpId op, std::int64_t samples,
                               const cluster::DeviceType& type) const {
   for (const Measured& measured : measured_) {
-    if (measured.device == type.name) return measured.curves[op].at(samples);
+    if (measured.device != type.name) continue;
+    const CostCurve& curve = measured.curves[op];
+    if (measured.between == Between::kLine) return curve.at(samples);
+    return curve.along(samples, [&](std::int64_t size) {
+      return std::max(otherwise_.seconds(graph, op, size, type), kLeastOfModel);
+    });
   }
   return otherwise_.seconds(graph, op, samples, type);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,14 +49,13 @@ class CostCurve {
   // At least one measurement, distinct numbers of samples, in any order.
   explicit CostCurve(const ProfiledOperator& op);
   double at(std::int64_t samples) const;
+  // The same with another curve in place of the line: seconds of a number of samples, above 0.
+  double along(std::int64_t samples,
+               const std::function<double(std::int64_t samples)>& curve) const;
 
  private:
-  struct Knot {
-    std::int64_t samples = 0;
-    double scale = 1;  // measured / line
-  };
   LinearFit line_;
-  std::vector<Knot> knots_;  // ascending
+  std::vector<Measurement> knots_;  // ascending
 };
 
 // Seconds to bring some bytes from one process to another.
@@ -75,6 +75,10 @@ struct ProfiledLink {
 };
 ProfiledLink fit_link(std::string between, std::vector<Transfer> measured);
 
+// What an operator costs at sizes that were not measured: by its line, or what the cost model says,
+// either scaled to meet those that were. A run measures one size or two, which have no line.
+enum class Between : std::uint8_t { kLine, kModel };
+
 struct Profile {
   std::string graph_name;
   std::uint64_t graph_hash = 0;
@@ -84,6 +88,7 @@ struct Profile {
   int threads = 1;      // that executed an operator (CPU)
   int repeat = 0;
   std::vector<std::int64_t> slices;
+  Between between = Between::kLine;
   std::vector<ProfiledOperator> operators;
   std::vector<ProfiledLink> links;
   bool finished = false;
@@ -124,6 +129,7 @@ class ProfiledModel final : public CostModel {
  private:
   struct Measured {
     std::string device;
+    Between between = Between::kLine;
     IdVector<OpId, CostCurve> curves;  // of aliases: empty
   };
   std::vector<Measured> measured_;

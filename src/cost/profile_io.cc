@@ -161,6 +161,10 @@ Profile profile_from_json(const Json& json, const std::string& source) {
   for (const JsonValue& item : object.list("slices")) {
     profile.slices.push_back(item.as_int(1, graph::kMaxSamples));
   }
+  const std::string between = object.string_or("between", "line");
+  VALIDATE(between == "line" || between == "model",
+           "{}: between: \"{}\" given; it is line or model", source, printable(between));
+  if (between == "model") profile.between = Between::kModel;
   profile.finished = object.required("finished").as_bool();
   for (const JsonValue& item : object.list("links")) profile.links.push_back(read_link(item));
   std::set<std::string> names;
@@ -180,7 +184,7 @@ Profile parse_profile(const std::string& text, const std::string& source) {
 Profile read_profile(const std::string& path) { return parse_profile(read_file(path), path); }
 
 std::string profile_text(const Profile& profile) {
-  const OrderedJson head = {
+  OrderedJson head = {
       {"format", "heterog-profile"},
       {"version", kVersion},
       {"graph", {{"name", profile.graph_name}, {"hash", hash_text(profile.graph_hash)}}},
@@ -191,6 +195,7 @@ std::string profile_text(const Profile& profile) {
       {"repeat", profile.repeat},
       {"slices", profile.slices},
       {"finished", profile.finished}};
+  if (profile.between == Between::kModel) head["between"] = "model";
   std::vector<OrderedJson> links, operators;
   for (const ProfiledLink& link : profile.links) links.push_back(link_json(link));
   for (const ProfiledOperator& op : profile.operators) operators.push_back(operator_json(op));

@@ -112,6 +112,7 @@ class Children {
         dup2(in.read_end, STDIN_FILENO);
         dup2(out.write_end, STDOUT_FILENO);
       }
+      if (child.command.quiet) dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
       if (child.command.keep_open >= 0) fcntl(child.command.keep_open, F_SETFD, 0);
       execvpe(child.command.program.c_str(), argv.data(), envp.data());
       constexpr char kFailed[] = "heterog: error: the program cannot be started\n";

@@ -108,7 +108,8 @@ void launch_ranks(const LaunchOptions& options) {
         .program = options.program,
         .arguments = {"heterog"},
         .environment = environment_of(options, rank, socket),
-        .keep_open = rank == 0 ? socket.descriptor : -1};
+        .keep_open = rank == 0 ? socket.descriptor : -1,
+        .quiet = options.quiet};
     command.arguments.insert(command.arguments.end(), options.arguments.begin(),
                              options.arguments.end());
     commands.push_back(std::move(command));

@@ -14,6 +14,7 @@ struct LaunchOptions {
   // The names of all ranks' devices, as they are started (started_in_order); empty ones where
   // nothing tells more than the number.
   std::vector<std::string> device_names;
+  bool quiet = false;  // what ranks print to stdout goes nowhere
   int first = 0;  // of the ranks on this host
   int count = 0;
   std::string master_address = "127.0.0.1";

@@ -45,7 +45,8 @@ TEST(Measurement, LeavesOutOverheadsWhichStandForTimeAlone) {
     tasks += row.tasks;
   }
   EXPECT_EQ(tasks, running);
-  EXPECT_TRUE(profile_of_run(test.job, test.plan, steps, DeviceTypeId(0)).finished);
+  const RecordedRun ran{*test.job.problem, test.plan, steps};
+  EXPECT_TRUE(profile_of_runs(ran.problem, {&ran, 1}, DeviceTypeId(0)).finished);
 }
 
 }  // namespace

@@ -38,11 +38,11 @@ std::unique_ptr<const cost::Problem> fitted(const cost::Problem& believed,
   const sim::Simulated ran = simulated(world, strategy);
   const std::vector<runtime::MeasuredStep> steps = {
       {.begin = ran.result.start, .end = ran.result.end, .duration = ran.result.step}};
-  runtime::Job job;
-  job.problem = std::make_shared<const cost::Problem>(believed);
+  const compiler::Plan planned = compiler::compile(believed, strategy);
+  const RecordedRun run{believed, planned, steps};
   std::vector<cost::ProfileSource> profiles;
   for (DeviceTypeId type : id_range<DeviceTypeId>(believed.cluster->type_count())) {
-    profiles.push_back({profile_of_run(job, ran.plan, steps, type), "world"});
+    profiles.push_back({profile_of_runs(believed, {&run, 1}, type), "world"});
   }
   const cost::CalibratedModel analytic;
   std::shared_ptr<const cluster::Cluster> cluster = believed.cluster;

@@ -141,6 +141,13 @@ void add_process_count(CLI::App& verb, ProcessOptions& options, int& count) {
   add_transport(verb, options);
 }
 
+void add_local_ranks(CLI::App& verb, ProcessOptions& options) {
+  auto* in_threads =
+      verb.add_flag("--in-threads", options.in_threads, "Ranks are threads of one process");
+  add_timeout(verb, options);
+  add_transport(verb, options)->excludes(in_threads);
+}
+
 void check_processes(const ProcessOptions& options, const Caller& caller) {
   VALIDATE(caller.is_program || (!options.processes && options.hostfile.empty()),
            "{}: starts the program heterog again, and this is another one; leave it out, or run "
@@ -204,6 +211,19 @@ void start_equal_ranks(const ProcessOptions& options, int count, std::chrono::mi
                         .count = count,
                         .obey = obey,
                         .timeout = options.timeout()});
+}
+
+void run_ranks(const std::vector<std::string>& arguments, const cluster::Cluster& cluster,
+               std::chrono::milliseconds timeout) {
+  LaunchOptions launch{.arguments = arguments,
+                       .device_names = {},
+                       .quiet = true,
+                       .count = static_cast<int>(cluster.place_count()),
+                       .timeout = timeout};
+  for (const DeviceId rank : launch::started_in_order(cluster)) {
+    launch.device_names.push_back(cluster.device(rank).name);
+  }
+  launch::launch_ranks(launch);
 }
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster) {

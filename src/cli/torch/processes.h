@@ -31,6 +31,8 @@ struct ProcessOptions {
 };
 // All of them, as verbs take them whose ranks are the devices of a cluster.
 void add_processes(CLI::App& verb, ProcessOptions& options);
+// --in-threads, --timeout and --transport: of a verb that starts all ranks on this host.
+void add_local_ranks(CLI::App& verb, ProcessOptions& options);
 // --processes COUNT, --timeout and --transport: of a verb that any number of processes may share.
 // 0: as many as a starter has started.
 void add_process_count(CLI::App& verb, ProcessOptions& options, int& count);
@@ -57,6 +59,11 @@ void start_ranks(const ProcessOptions& options, const cluster::Cluster& cluster,
                  const std::string& if_lost = "");
 // The same with so many ranks, all on this host. Once told to end, they may take so long for it.
 void start_equal_ranks(const ProcessOptions& options, int count, std::chrono::milliseconds obey);
+
+// Runs heterog with these arguments, a process for each rank, all on this host, and nothing of what
+// they print; as start_ranks().
+void run_ranks(const std::vector<std::string>& arguments, const cluster::Cluster& cluster,
+               std::chrono::milliseconds timeout);
 
 std::vector<std::string> device_names(const cluster::Cluster& cluster);
 

@@ -24,6 +24,7 @@
 #include "launch/rank_device.h"
 #include "measure/drift.h"
 #include "measure/memory_drift.h"
+#include "measure/records_io.h"
 #include "measure/run_links.h"
 #include "measure/run_profile.h"
 #include "runtime/program/job_terms.h"
@@ -51,6 +52,7 @@ struct RunOptions {
   std::string order;
   std::string trace;
   std::string profile_out;
+  std::string records_out;
   std::string checkpoint;
   std::int64_t every = 0;
   bool resume = false;
@@ -231,17 +233,20 @@ class Records {
  public:
   void add(const runtime::StepReport& report) {
     if (!report.measured) return;
-    if (steps_.size() == kMost || (steps_.size() == 1 && !warm_)) {
-      steps_.erase(steps_.begin());
+    if (steps().size() == kMost || (steps().size() == 1 && !warm_)) {
+      records_.steps.erase(records_.steps.begin());
+      records_.seconds.erase(records_.seconds.begin());
       warm_ = true;
     }
-    steps_.push_back(*report.measured);
+    records_.steps.push_back(*report.measured);
+    records_.seconds.push_back(report.seconds);
   }
-  const std::vector<runtime::MeasuredStep>& steps() const { return steps_; }
+  const std::vector<runtime::MeasuredStep>& steps() const { return records_.steps; }
+  const measure::RecordedSteps& all() const { return records_; }
 
  private:
   static constexpr std::size_t kMost = 100;
-  std::vector<runtime::MeasuredStep> steps_;
+  measure::RecordedSteps records_;
   bool warm_ = false;
 };
 
@@ -270,16 +275,18 @@ void write_rank_trace(const RunOptions& options, const LoadedPlan& loaded, const
       sim::chrome_trace(*loaded.problem, plan, median_step(plan, records.steps()), {.rank = rank}));
 }
 
-// DIR/TYPE.profile.json, one per type of device, and DIR/links.profile.json.
-void write_profiles(const RunOptions& options, const LoadedPlan& loaded, const runtime::Job& job,
-                    const Records& records) {
+// The records themselves, and DIR/TYPE.profile.json, one per type of device, and
+// DIR/links.profile.json.
+void write_measured(const RunOptions& options, const LoadedPlan& loaded, const Records& records) {
+  if (!options.records_out.empty()) measure::write_records(options.records_out, records.all());
   if (options.profile_out.empty()) return;
   const cluster::Cluster& cluster = *loaded.problem->cluster;
   measure::write_links(options.profile_out + "/links.profile.json", cluster, loaded.simulated.plan,
                        records.steps());
+  const measure::RecordedRun run{*loaded.problem, loaded.simulated.plan, records.steps()};
   for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {
     const cost::Profile profile =
-        measure::profile_of_run(job, loaded.simulated.plan, records.steps(), type);
+        measure::profile_of_runs(*loaded.problem, {&run, 1}, type);
     if (!profile.finished) continue;
     cost::write_profile(
         fmt::format("{}/{}.profile.json", options.profile_out, cluster.type(type).name), profile);
@@ -334,7 +341,7 @@ int run_threads(const RunOptions& options, const Caller& caller) {
     for (const DeviceId rank : loaded.problem->cluster->place_ids()) {
       write_rank_trace(options, loaded, records, rank);
     }
-    write_profiles(options, loaded, job, records);
+    write_measured(options, loaded, records);
   }
   printer.end(drift_of(loaded, job, records));
   return 0;
@@ -371,7 +378,7 @@ int run_one_rank(const RunOptions& options, const RankPlace& place, const Caller
     const Records records = train(options, run, printer ? &*printer : nullptr);
     if (!records.steps().empty()) write_rank_trace(options, loaded, records, joined.rank);
     if (!printer) return;
-    if (!records.steps().empty()) write_profiles(options, loaded, job, records);
+    if (!records.steps().empty()) write_measured(options, loaded, records);
     printer->end(drift_of(loaded, job, records));
   });
   return 0;
@@ -394,6 +401,7 @@ int run_run(const RunOptions& options, const Caller& caller) {
   check_processes(options.ranks, caller);
   if (!options.trace.empty()) make_folder(options.trace);
   if (!options.profile_out.empty()) make_folder(options.profile_out);
+  if (!options.records_out.empty()) expect_writable(options.records_out);
   if (options.ranks.in_threads) return run_threads(options, caller);
   if (const auto place = own_place(options.ranks, caller))
     return run_one_rank(options, *place, caller);
@@ -430,6 +438,9 @@ void add_run(CLI::App& app, Action& chosen) {
           "--profile-out", options->profile_out,
           "Folder for what the operators took, one profile per type of device, and for what links "
           "did (links.profile.json); each a --profile")
+      ->excludes(no_measure);
+  verb.add_option("--records-out", options->records_out,
+                  "File for when every task ran, step by step (docs/formats.md)")
       ->excludes(no_measure);
   auto* checkpoint = verb.add_option(
       "--checkpoint", options->checkpoint,

@@ -32,6 +32,7 @@ void add_finetune(CLI::App& app, Action& chosen) { add_refused(app, chosen, "fin
 void add_profile(CLI::App& app, Action& chosen) { add_refused(app, chosen, "profile"); }
 void add_verify(CLI::App& app, Action& chosen) { add_refused(app, chosen, "verify"); }
 void add_run(CLI::App& app, Action& chosen) { add_refused(app, chosen, "run"); }
+void add_tune(CLI::App& app, Action& chosen) { add_refused(app, chosen, "tune"); }
 
 std::vector<search::PlannerEntry> learned_planners() {
   std::vector<search::PlannerEntry> entries;

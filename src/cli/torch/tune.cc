@@ -1,0 +1,436 @@
+// heterog tune: plans, runs the plan, fits costs to what it took, and plans again.
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/median.h"
+#include "base/stopwatch.h"
+#include "base/text.h"
+#include "cli/app.h"
+#include "cli/hidden.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/planner_table.h"
+#include "cli/planning.h"
+#include "cli/stopping.h"
+#include "cli/torch/processes.h"
+#include "cli/verbs.h"
+#include "cluster/cluster_io.h"
+#include "cost/link_profile_io.h"
+#include "cost/profile_io.h"
+#include "measure/records_io.h"
+#include "search/portfolio/portfolio.h"
+#include "tune/hidden_trial.h"
+#include "tune/tuning.h"
+
+namespace heterog::cli {
+
+namespace {
+
+// Groups then do not depend on costs, which would be other ones in each round: no model has as many
+// sets of operators that stay together.
+constexpr int kAllGroups = 1 << 16;
+
+struct TuneVerb {
+  CommonOptions common;
+  ProblemOptions problem;
+  BudgetOptions budget;
+  std::string planner{kPortfolio};
+  std::string policy;
+  std::string out;
+  std::string profile_out;
+  std::int64_t rounds = tune::TuneOptions{}.rounds;
+  // Of the runs.
+  std::int64_t steps = 3;
+  int operator_threads = 0;
+  std::vector<std::string> slow;
+  bool any_device = false;
+  ProcessOptions ranks;
+  // Of the simulator in their place.
+  HiddenOption hidden;
+  std::optional<std::int64_t> known;
+};
+
+// A folder of its own, gone with it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "heterog-tune-XXXXXX").string();
+    VALIDATE(mkdtemp(name.data()) != nullptr, "{}: cannot be made; set TMPDIR to a folder that can",
+             name);
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// The files of fitted costs, and of those that were given and still hold. In `folder`, made before.
+class ProfileFiles {
+ public:
+  explicit ProfileFiles(const ProblemOptions& options)
+      : raw_(cluster::load_cluster(options.cluster)), now_(options.profiles) {
+    for (const std::string& path : options.profiles) {
+      if (cost::is_link_profile(path)) {
+        given_links_ = path;
+      } else {
+        given_.push_back({cost::read_profile(path), path});
+      }
+    }
+  }
+  const std::vector<cost::ProfileSource>& given() const { return given_; }
+  // Each a --profile of whoever wants the costs of the last fit.
+  const std::vector<std::string>& now() const { return now_; }
+
+  void write(const std::string& folder, const tune::FittedCosts& fitted) {
+    now_.clear();
+    for (const cost::Profile& profile : fitted.profiles) {
+      now_.push_back(fmt::format("{}/{}.profile.json", folder, profile.device));
+      cost::write_profile(now_.back(), profile);
+    }
+    for (const cost::ProfileSource& one : given_) {
+      const bool fresh = std::ranges::any_of(
+          fitted.profiles, [&](const auto& p) { return p.device == one.profile.device; });
+      if (!fresh) now_.push_back(one.source);
+    }
+    if (fitted.flows == 0) {
+      if (!given_links_.empty()) now_.push_back(given_links_);
+      return;
+    }
+    // Beside the cluster file, whose figures a profile of links may have changed before.
+    cost::FittedLinks links = fitted.links;
+    for (const LinkId link : id_range<LinkId>(raw_.link_count())) {
+      links.bandwidth[link] = fitted.problem->cluster->link(link).bytes_per_second /
+                              raw_.link(link).bytes_per_second;
+    }
+    now_.push_back(folder + "/links.profile.json");
+    cost::write_link_profile(now_.back(), raw_, links, fitted.flows);
+  }
+
+ private:
+  const cluster::Cluster raw_;
+  std::vector<cost::ProfileSource> given_;
+  std::string given_links_;
+  std::vector<std::string> now_;
+};
+
+// What `heterog run` is told, to run this plan file under these costs.
+std::vector<std::string> run_words(const TuneVerb& options, const std::string& plan,
+                                   const std::vector<std::string>& profiles,
+                                   const std::string& records) {
+  std::vector<std::string> words = {"run",
+                                    "--graph",
+                                    options.problem.graph,
+                                    "--cluster",
+                                    options.problem.cluster,
+                                    "--collectives",
+                                    options.problem.collectives,
+                                    "--plan",
+                                    plan,
+                                    "--steps",
+                                    std::to_string(options.steps),
+                                    "--records-out",
+                                    records,
+                                    "--seed",
+                                    std::to_string(options.common.seed),
+                                    "--threads",
+                                    std::to_string(options.operator_threads)};
+  for (const std::string& profile : profiles) words.insert(words.end(), {"--profile", profile});
+  for (const std::string& slow : options.slow) words.insert(words.end(), {"--slow", slow});
+  if (options.any_device) words.emplace_back("--any-device");
+  if (options.ranks.in_threads) {
+    words.emplace_back("--in-threads");
+  } else {
+    words.insert(words.end(), {"--transport", options.ranks.transport, "--timeout",
+                               fmt::format("{}", options.ranks.timeout_seconds)});
+  }
+  return words;
+}
+
+// What rounds are made of: planning, and running or simulating what was planned.
+class Tuner {
+ public:
+  Tuner(const TuneVerb& options, std::shared_ptr<const cost::Problem> believed,
+        const Caller& caller)
+      : options_(options),
+        caller_(caller),
+        how_(compile_options(options.problem)),
+        threads_(options.common.threads),
+        believed_(std::move(believed)),
+        files_(options.problem) {
+    if (options.hidden.costs) world_ = cost::hidden_problem(*believed_, *options.hidden.costs);
+  }
+
+  tune::Tuned run(const std::function<void(const tune::Tuned&)>& after_round) {
+    return tune::tune(
+        believed_,
+        [&](const auto& costs, const auto* kept) { return plans(costs, kept); },
+        [&](const auto& costs, const auto& strategy) { return trial(costs, strategy); },
+        {.rounds = options_.rounds, .given = files_.given()},
+        [&](const tune::Tuned& so_far) {
+          write(so_far);
+          after_round(so_far);
+        });
+  }
+
+  // The shortest step that is known where costs are hidden: of plans that were made with them, and
+  // of searches that go on from those that were tried.
+  double known_seconds(const tune::Tuned& tuned, std::int64_t plans) {
+    const Stopping stopping(caller_);
+    oracle::SimulatedOracle oracle(*world_, threads_, how_, [&] { return stopping.asked(); });
+    search::PortfolioOptions from_tried;
+    for (const tune::Round& round : tuned.rounds) {
+      from_tried.given.push_back(round.planned.strategy);
+    }
+    double best = tuned.kept_round().measured_seconds;
+    for (const std::optional<std::int64_t> evaluations : {std::optional<std::int64_t>(), {plans}}) {
+      search::PlannerContext context{.oracle = oracle,
+                                     .rng = Rng(options_.common.seed),
+                                     .budget = {.evaluations = evaluations}};
+      const auto found = search::best_plan(context, evaluations ? from_tried : search::PortfolioOptions{});
+      best = std::min(best, to_seconds(found.evaluation.step));
+    }
+    return best;
+  }
+
+ private:
+  tune::Proposals plans(const cost::Problem& costs, const decide::Strategy* kept) {
+    const Stopwatch watch;
+    const Stopping stopping(caller_);  // one at a time: a run has its own
+    oracle::SimulatedOracle oracle(costs, threads_, how_, [&] { return stopping.asked(); });
+    search::PlannerContext context{
+        .oracle = oracle,
+        .rng = Rng(options_.common.seed),
+        .budget = start_budget(options_.budget, "planning", caller_)};
+    const auto planner = find_planner(options_.planner, *costs.cluster, options_.policy);
+    try {
+      tune::Proposals proposals = tune::plan_again(context, *planner, options_.planner, kept);
+      if (kept == nullptr && !proposals.plans.front().evaluation.feasible) {
+        expect_fit(costs, simulate_strategy(costs, proposals.plans.front().strategy, how_));
+      }
+      if (stopping.asked()) throw Error(ErrorKind::kVerification, "");
+      return proposals;
+    } catch (const Error&) {
+      if (!stopping.asked()) throw;
+      throw Error(ErrorKind::kVerification, stopping.text(watch.seconds()));
+    }
+  }
+
+  tune::Trial trial(const std::shared_ptr<const cost::Problem>& costs,
+                    const decide::Strategy& strategy) {
+    if (world_) return tune::hidden_trial(costs, *world_, strategy, how_);
+    const sim::Simulated simulated = simulate_strategy(*costs, strategy, how_);
+    const std::string plan = scratch_.file("plan.json"), records = scratch_.file("records.json");
+    write_plan_file({.path = plan, .planner = "tune", .max_groups = options_.problem.max_groups},
+                    *costs, strategy, simulated);
+    const std::vector<std::string> words = run_words(options_, plan, files_.now(), records);
+    if (options_.ranks.in_threads) {
+      run_arguments(words, {.print = [](std::string_view) {}, .stopped = caller_.stopped});
+    } else {
+      run_ranks(words, *costs->cluster, options_.ranks.timeout());
+    }
+    measure::RecordedSteps recorded = measure::read_records(records, simulated.plan);
+    return {.problem = costs,
+            .plan = simulated.plan,
+            .steps = std::move(recorded.steps),
+            .seconds = median(recorded.seconds)};
+  }
+
+  // Each file whole, the old one or the new one.
+  void write(const tune::Tuned& tuned) {
+    const std::string folder =
+        options_.profile_out.empty() ? scratch_.file("") : options_.profile_out;
+    files_.write(folder, tuned.fitted);
+    if (options_.out.empty()) return;
+    const cost::Problem& costs = *tuned.fitted.problem;
+    const tune::Proposal& kept = tuned.kept_round().planned;
+    write_plan_file({.path = options_.out,
+                     .planner = kept.found_by,
+                     .max_groups = options_.problem.max_groups},
+                    costs, kept.strategy, simulate_strategy(costs, kept.strategy, how_));
+  }
+
+  const TuneVerb& options_;
+  const Caller& caller_;
+  const compiler::CompileOptions how_;
+  ThreadPool threads_;
+  const std::shared_ptr<const cost::Problem> believed_;
+  std::unique_ptr<const cost::Problem> world_;  // where costs are hidden
+  ProfileFiles files_;
+  const ScratchFolder scratch_;
+};
+
+std::string off_text(const measure::Drift& off) {
+  return fmt::format("{}: {:.2f} times {}", off.what, off.ratio(),
+                     milliseconds_text(off.predicted_seconds));
+}
+
+// A row as soon as its round is over: rounds may take minutes.
+constexpr const char* kRowFormat = "{:>5}  {:>11}  {:>11}  {:>8}  {}\n";
+
+void print_row(const Caller& caller, const tune::Tuned& so_far) {
+  const tune::Round& round = so_far.rounds.back();
+  const bool first = so_far.rounds.size() == 1;
+  print(caller, kRowFormat, so_far.rounds.size(),
+        milliseconds_text(to_seconds(round.planned.evaluation.step)),
+        milliseconds_text(round.measured_seconds),
+        first ? "" : fmt::format("{:+.1f} %", 100 * round.predicted_gain), off_text(round.off));
+  std::fflush(stdout);
+}
+
+std::string kept_text(const tune::Tuned& tuned) {
+  return fmt::format("kept: round {}, {}, measured {:+.1f} % faster than the first ({})",
+                     tuned.kept + 1, milliseconds_text(tuned.kept_round().measured_seconds),
+                     100 * tuned.gain(), milliseconds_text(tuned.rounds.front().measured_seconds));
+}
+
+std::string end_text(const TuneVerb& options, const tune::Tuned& tuned) {
+  if (tuned.settled) {
+    return fmt::format("ended: a new plan promises {:+.1f} %, less than {:.0f} %\n",
+                       100 * tuned.next_gain, 100 * tune::TuneOptions{}.least_gain);
+  }
+  return fmt::format("ended: after --rounds {}\n", options.rounds);
+}
+
+OrderedJson tuned_json(const TuneVerb& options, const cost::Problem& problem,
+                       const tune::Tuned& tuned) {
+  OrderedJson json = {{"graph", problem.graph->name()},
+                      {"cluster", problem.cluster->name()},
+                      {"batch", problem.batch},
+                      {"rounds", OrderedJson::array()}};
+  for (const tune::Round& round : tuned.rounds) {
+    json["rounds"].push_back(
+        {{"planner", round.planned.found_by},
+         {"predicted_step_seconds", to_seconds(round.planned.evaluation.step)},
+         {"measured_step_seconds", round.measured_seconds},
+         {"predicted_gain", round.predicted_gain},
+         {"off",
+          {{"what", round.off.what},
+           {"predicted_seconds", round.off.predicted_seconds},
+           {"measured_seconds", round.off.measured_seconds}}}});
+  }
+  json["kept"] = tuned.kept + 1;
+  json["kept_step_seconds"] = tuned.kept_round().measured_seconds;
+  json["gain"] = tuned.gain();
+  json["settled"] = tuned.settled;
+  json["next_gain"] = tuned.next_gain;
+  if (!options.hidden.text.empty()) json["hidden"] = options.hidden.text;
+  return json;
+}
+
+// What a loop that has ended early leaves, behind its reason.
+std::string left_text(const TuneVerb& options, const tune::Tuned& so_far) {
+  if (options.out.empty()) return fmt::format("; round {} was the best", so_far.kept + 1);
+  return fmt::format("; {} has the plan of round {}", printable(options.out, 400),
+                     so_far.kept + 1);
+}
+
+void check_tune(const TuneVerb& options) {
+  VALIDATE(!options.hidden.costs || (!options.ranks.in_threads && options.slow.empty() &&
+                                     !options.any_device),
+           "--hidden: given beside an option of runs; nothing is run where costs are hidden");
+}
+
+int run_tune(TuneVerb options, const Caller& caller) {
+  check_tune(options);
+  check_processes(options.ranks, caller);
+  options.problem.max_groups = kAllGroups;
+  if (!options.out.empty()) expect_writable(options.out);
+  if (!options.profile_out.empty()) make_folder(options.profile_out);
+  const std::shared_ptr<const cost::Problem> believed =
+      loading::load_problem_file(options.problem).problem;
+  const bool table = !options.common.json;
+  if (table) {
+    print(caller, "{} on {}, batch {}: {}\n", believed->graph->name(), believed->cluster->name(),
+          believed->batch,
+          options.hidden.costs ? fmt::format("simulated, hidden costs {}", options.hidden.text)
+                               : fmt::format("{} steps of each plan, {}", options.steps,
+                                             options.ranks.in_threads ? "threads" : "processes"));
+    print(caller, kRowFormat, "round", "planned", "measured", "promised", "farthest off");
+    std::fflush(stdout);
+  }
+  Tuner tuner(options, believed, caller);
+  std::optional<tune::Tuned> so_far;
+  tune::Tuned tuned;
+  try {
+    tuned = tuner.run([&](const tune::Tuned& now) {
+      so_far = now;
+      if (table) print_row(caller, now);
+    });
+  } catch (const Error& error) {
+    if (!so_far) throw;
+    if (!table) print_json(caller, tuned_json(options, *believed, *so_far));
+    throw Error(error.kind(), error.what() + left_text(options, *so_far));
+  }
+  std::optional<double> known;
+  if (options.known) known = tuner.known_seconds(tuned, *options.known);
+  if (!table) {
+    OrderedJson json = tuned_json(options, *believed, tuned);
+    if (known) json["known_step_seconds"] = *known;
+    print_json(caller, json);
+    return 0;
+  }
+  print(caller, "{}", end_text(options, tuned));
+  if (known) print(caller, "best known under the hidden costs: {}\n", milliseconds_text(*known));
+  print(caller, "{}\n", kept_text(tuned));
+  return 0;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<TuneVerb>();
+  CLI::App& verb = *app.add_subcommand(
+      "tune", "Plans, runs the plan, fits costs to what it took, and plans again");
+  add_graph_and_cluster(verb, options->problem);
+  add_batch(verb, options->problem);
+  verb.add_option("--out", options->out,
+                  "Plan file to write: the one whose step was measured to be the shortest");
+  verb.add_option("--profile-out", options->profile_out,
+                  "Folder for the fitted costs, each file a --profile, as of run --profile-out");
+  add_integer(verb, "--rounds", options->rounds, {1, 1000}, "Plans that are run at most");
+  add_integer(verb, "--steps", options->steps, kCounts,
+              "Steps of each run; the first warms up where there are others");
+  verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();
+  verb.add_option("--policy", options->policy,
+                  "Checkpoint of --planner policy (default: the shipped one)");
+  add_budget(verb, options->budget);
+  add_integer(verb, "--operator-threads", options->operator_threads, {0, kThreads.most},
+              "Threads of one operator of one rank; 0: an equal share of the processors");
+  verb.add_option("--slow", options->slow,
+                  "DEVICE=FACTOR: the device repeats its work, to try out unequal devices");
+  verb.add_flag("--any-device", options->any_device,
+                "Let ranks be other devices than the plan's, as heterog run does");
+  add_local_ranks(verb, options->ranks);
+  add_hidden(verb, options->hidden);
+  add_integer(verb, "--known", options->known, kCounts,
+              "Also say the shortest step that planning with the hidden costs finds, in so many "
+              "plans")
+      ->needs("--hidden");
+  add_common(verb, options->common);
+  verb.footer(
+      "Example:\n  heterog tune --graph models/lenet5-tiny.json.gz "
+      "--cluster configs/clusters/local-2cpu.json --batch 16 --out plan.json\n"
+      "Ctrl-C ends it with exit code 4; plan and profiles of the rounds before are there.");
+  verb.callback([options, &chosen] {
+    chosen = [options](const Caller& caller) { return run_tune(*options, caller); };
+  });
+}
+
+}  // namespace heterog::cli

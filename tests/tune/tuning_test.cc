@@ -1,0 +1,175 @@
+// The loop of `heterog tune` where costs are hidden, and where runs are told what they measure.
+#include "tune/tuning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/thread_pool.h"
+#include "cluster/cluster_io.h"
+#include "cost/hidden.h"
+#include "graph/graph_io.h"
+#include "oracle/simulated_oracle.h"
+#include "search/portfolio/portfolio.h"
+#include "tune/hidden_trial.h"
+
+namespace heterog::tune {
+namespace {
+
+constexpr std::int64_t kEvaluations = 60;  // of each planning: the tests ask for the loop
+
+std::shared_ptr<const cost::Problem> problem_of(const std::string& model,
+                                                const std::string& cluster, std::int64_t batch) {
+  return cost::make_problem(std::make_shared<const graph::ModelGraph>(
+                                graph::read_graph("models/" + model + ".json.gz")),
+                            std::make_shared<const cluster::Cluster>(
+                                cluster::load_cluster("configs/clusters/" + cluster + ".json")),
+                            cost::CalibratedModel(), batch);
+}
+
+class Portfolio final : public search::Planner {
+ public:
+  search::PlannerResult plan(search::PlannerContext& context) const override {
+    return search::best_plan(context);
+  }
+};
+
+Proposals plans(const cost::Problem& costs, const decide::Strategy* kept) {
+  ThreadPool threads(1);
+  oracle::SimulatedOracle oracle(costs, threads);
+  search::PlannerContext context{.oracle = oracle, .budget = {.evaluations = kEvaluations}};
+  return plan_again(context, Portfolio(), "portfolio", kept);
+}
+
+Tuned tuned_in(const std::shared_ptr<const cost::Problem>& believed, const cost::Problem& world,
+               const TuneOptions& options = {}) {
+  return tune(
+      believed, plans,
+      [&](const auto& costs, const decide::Strategy& strategy) {
+        return hidden_trial(costs, world, strategy, {});
+      },
+      options);
+}
+
+double step_in(const cost::Problem& world, const decide::Strategy& strategy) {
+  oracle::Evaluator evaluator(world);
+  return to_seconds(evaluator.evaluate(strategy).step);
+}
+
+// Of what is planned with the world's costs, and of what was found without them.
+double best_in(const cost::Problem& world, const Tuned& tuned) {
+  return std::min(tuned.kept_round().measured_seconds,
+                  to_seconds(plans(world, &tuned.kept_round().planned.strategy)
+                                 .plans.front()
+                                 .evaluation.step));
+}
+
+TEST(Tuning, ComesNearTheBestOfAHiddenWorld) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  double first = 0, kept = 0;
+  constexpr int kWorlds = 4;
+  for (int seed = 0; seed < kWorlds; ++seed) {
+    const auto world = cost::hidden_problem(*believed, {.seed = static_cast<std::uint64_t>(seed), .spread = 0.4});
+    const Tuned tuned = tuned_in(believed, *world);
+    const double best = best_in(*world, tuned);
+    // What it says was measured is what the world says of that plan.
+    for (const Round& round : tuned.rounds) {
+      EXPECT_DOUBLE_EQ(round.measured_seconds, step_in(*world, round.planned.strategy));
+    }
+    first += std::log(tuned.rounds.front().measured_seconds / best) / kWorlds;
+    kept += std::log(tuned.kept_round().measured_seconds / best) / kWorlds;
+  }
+  SCOPED_TRACE(testing::Message() << first << " " << kept);
+  EXPECT_GT(first, 0.06);
+  EXPECT_LT(kept, 0.03);
+}
+
+TEST(Tuning, EndsAfterOneRoundWhereCostsAreAsBelieved) {
+  const auto believed = problem_of("vgg19", "fastt-4gpu", 64);
+  const Tuned tuned = tuned_in(believed, *believed);
+  EXPECT_EQ(tuned.rounds.size(), 1u);
+  EXPECT_TRUE(tuned.settled);
+  EXPECT_LT(tuned.next_gain, 0.01);
+  EXPECT_EQ(tuned.gain(), 0);
+  // Nothing is off, so the fit changes nothing that is not rounding.
+  EXPECT_NEAR(step_in(*tuned.fitted.problem, tuned.kept_round().planned.strategy) /
+                  tuned.rounds[0].measured_seconds,
+              1, 1e-3);
+}
+
+// Trials of a world, whose step is said to take what the test says.
+struct Told {
+  const cost::Problem& world;
+  std::vector<double> seconds;
+  std::size_t runs = 0;
+
+  Trial operator()(const std::shared_ptr<const cost::Problem>& costs,
+                   const decide::Strategy& strategy) {
+    Trial trial = hidden_trial(costs, world, strategy, {});
+    trial.seconds = seconds.at(runs++);
+    return trial;
+  }
+};
+
+TEST(Tuning, KeepsThePlanThatWasMeasuredToBeTheShortest) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
+  const auto kept_of = [&](std::vector<double> seconds) {
+    Told told{*world, std::move(seconds)};
+    const Tuned tuned = tune(believed, plans, std::ref(told), {.rounds = 3, .least_gain = -1});
+    EXPECT_EQ(tuned.rounds.size(), 3u);
+    return std::pair(tuned.kept, tuned.gain());
+  };
+  EXPECT_EQ(kept_of({1, 2, 3}), std::pair(std::size_t{0}, 0.0));
+  EXPECT_EQ(kept_of({3, 1.5, 2}), std::pair(std::size_t{1}, 1.0));
+  EXPECT_EQ(kept_of({3, 3, 2}), std::pair(std::size_t{2}, 0.5));
+}
+
+TEST(Tuning, RunsNoMorePlansThanItMay) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
+  const Tuned one = tuned_in(believed, *world, {.rounds = 1});
+  EXPECT_EQ(one.rounds.size(), 1u);
+  EXPECT_FALSE(one.settled);
+  // A plan that promises anything less is not run.
+  const Tuned none = tuned_in(believed, *world, {.rounds = 5, .least_gain = 10});
+  EXPECT_EQ(none.rounds.size(), 1u);
+  EXPECT_TRUE(none.settled);
+}
+
+TEST(Tuning, PassesOnWhatARunFailsWithAfterTheRoundsBefore) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
+  Told told{*world, {2, 1}};
+  std::vector<std::size_t> seen;
+  EXPECT_THROW(tune(
+                   believed, plans,
+                   [&](const auto& costs, const decide::Strategy& strategy) {
+                     if (told.runs == 2) throw Error(ErrorKind::kVerification, "rank 1: lost");
+                     return told(costs, strategy);
+                   },
+                   {.rounds = 5, .least_gain = -1},
+                   [&](const Tuned& so_far) { seen.push_back(so_far.kept); }),
+               Error);
+  EXPECT_THAT(seen, testing::ElementsAre(0, 1));
+}
+
+// Every kind of task, of plans that differ in all that they may decide.
+TEST(Tuning, AWorldChangesTimesAndNotTasks) {
+  for (const auto& [model, cluster, batch] :
+       {std::tuple("bert_large24-tiny", "heterog-8gpu", 48), std::tuple("gnmt4-tiny", "office-mixed", 32)}) {
+    const auto believed = problem_of(model, cluster, batch);
+    for (std::uint64_t seed = 0; seed < 2; ++seed) {
+      const auto world = cost::hidden_problem(*believed, {.seed = seed, .spread = 0.8});
+      const decide::Strategy strategy = plans(*believed, nullptr).plans.front().strategy;
+      const Trial trial = hidden_trial(believed, *world, strategy, {});
+      EXPECT_GT(trial.plan.task_count(), 100u);
+      EXPECT_EQ(trial.steps[0].begin.size(), trial.plan.task_count());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heterog::tune
