@@ -9,6 +9,7 @@
 #include "cost/fitted_links.h"
 #include "cost/problem.h"
 #include "cost/profile.h"
+#include "measure/drift.h"
 #include "runtime/ranks/records.h"
 
 namespace heterog::tune {
@@ -19,6 +20,7 @@ struct Trial {
   compiler::Plan plan;
   std::vector<runtime::MeasuredStep> steps;  // at least one
   double seconds = 0;                        // of a step: what plans are compared by
+  std::vector<measure::Drift> drift;         // beside what was planned; at least one row
 };
 
 struct FittedCosts {

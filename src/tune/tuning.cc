@@ -14,10 +14,7 @@ double gain_over(const oracle::Evaluation& kept, const oracle::Evaluation& plann
   return to_seconds(kept.step) / to_seconds(planned.step) - 1;
 }
 
-measure::Drift farthest_off(const Trial& trial) {
-  runtime::Job job;
-  job.problem = trial.problem;
-  const std::vector<measure::Drift> rows = measure::drift(job, trial.plan, trial.steps);
+measure::Drift farthest_off(const std::vector<measure::Drift>& rows) {
   const auto off = [](const measure::Drift& row) {
     return std::abs(row.measured_seconds - row.predicted_seconds);
   };
@@ -59,7 +56,7 @@ Tuned tune(std::shared_ptr<const cost::Problem> believed, const Plans& plans,
     }
     trials.push_back(measures(costs, round.planned.strategy));
     round.measured_seconds = trials.back().seconds;
-    round.off = farthest_off(trials.back());
+    round.off = farthest_off(trials.back().drift);
     const bool shorter = tuned.rounds.empty() ||
                          round.measured_seconds < tuned.kept_round().measured_seconds;
     if (shorter) tuned.kept = tuned.rounds.size();

@@ -11,6 +11,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/hidden.h"
 #include "graph/graph_io.h"
+#include "oracle/evaluator.h"
 #include "oracle/simulated_oracle.h"
 #include "search/portfolio/portfolio.h"
 #include "tune/hidden_trial.h"
@@ -43,7 +44,13 @@ Proposals plans(const cost::Problem& costs, const decide::Strategy* kept) {
   return plan_again(context, Portfolio(), "portfolio", kept);
 }
 
-Tuned tuned_in(const std::shared_ptr<const cost::Problem>& believed, const cost::Problem& world,
+using World = std::shared_ptr<const cost::Problem>;
+
+World world_of(const cost::Problem& believed, std::uint64_t seed) {
+  return cost::hidden_problem(believed, {.seed = seed, .spread = 0.4});
+}
+
+Tuned tuned_in(const std::shared_ptr<const cost::Problem>& believed, const World& world,
                const TuneOptions& options = {}) {
   return tune(
       believed, plans,
@@ -51,11 +58,6 @@ Tuned tuned_in(const std::shared_ptr<const cost::Problem>& believed, const cost:
         return hidden_trial(costs, world, strategy, {});
       },
       options);
-}
-
-double step_in(const cost::Problem& world, const decide::Strategy& strategy) {
-  oracle::Evaluator evaluator(world);
-  return to_seconds(evaluator.evaluate(strategy).step);
 }
 
 // Of what is planned with the world's costs, and of what was found without them.
@@ -71,13 +73,9 @@ TEST(Tuning, ComesNearTheBestOfAHiddenWorld) {
   double first = 0, kept = 0;
   constexpr int kWorlds = 4;
   for (int seed = 0; seed < kWorlds; ++seed) {
-    const auto world = cost::hidden_problem(*believed, {.seed = static_cast<std::uint64_t>(seed), .spread = 0.4});
-    const Tuned tuned = tuned_in(believed, *world);
+    const World world = world_of(*believed, static_cast<std::uint64_t>(seed));
+    const Tuned tuned = tuned_in(believed, world);
     const double best = best_in(*world, tuned);
-    // What it says was measured is what the world says of that plan.
-    for (const Round& round : tuned.rounds) {
-      EXPECT_DOUBLE_EQ(round.measured_seconds, step_in(*world, round.planned.strategy));
-    }
     first += std::log(tuned.rounds.front().measured_seconds / best) / kWorlds;
     kept += std::log(tuned.kept_round().measured_seconds / best) / kWorlds;
   }
@@ -88,20 +86,21 @@ TEST(Tuning, ComesNearTheBestOfAHiddenWorld) {
 
 TEST(Tuning, EndsAfterOneRoundWhereCostsAreAsBelieved) {
   const auto believed = problem_of("vgg19", "fastt-4gpu", 64);
-  const Tuned tuned = tuned_in(believed, *believed);
+  const Tuned tuned = tuned_in(believed, believed);
   EXPECT_EQ(tuned.rounds.size(), 1u);
   EXPECT_TRUE(tuned.settled);
   EXPECT_LT(tuned.next_gain, 0.01);
   EXPECT_EQ(tuned.gain(), 0);
   // Nothing is off, so the fit changes nothing that is not rounding.
-  EXPECT_NEAR(step_in(*tuned.fitted.problem, tuned.kept_round().planned.strategy) /
+  oracle::Evaluator fitted(*tuned.fitted.problem);
+  EXPECT_NEAR(to_seconds(fitted.evaluate(tuned.kept_round().planned.strategy).step) /
                   tuned.rounds[0].measured_seconds,
               1, 1e-3);
 }
 
 // Trials of a world, whose step is said to take what the test says.
 struct Told {
-  const cost::Problem& world;
+  const World& world;
   std::vector<double> seconds;
   std::size_t runs = 0;
 
@@ -115,9 +114,9 @@ struct Told {
 
 TEST(Tuning, KeepsThePlanThatWasMeasuredToBeTheShortest) {
   const auto believed = problem_of("vgg19", "office-mixed", 96);
-  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
+  const World world = world_of(*believed, 1);
   const auto kept_of = [&](std::vector<double> seconds) {
-    Told told{*world, std::move(seconds)};
+    Told told{world, std::move(seconds)};
     const Tuned tuned = tune(believed, plans, std::ref(told), {.rounds = 3, .least_gain = -1});
     EXPECT_EQ(tuned.rounds.size(), 3u);
     return std::pair(tuned.kept, tuned.gain());
@@ -129,20 +128,20 @@ TEST(Tuning, KeepsThePlanThatWasMeasuredToBeTheShortest) {
 
 TEST(Tuning, RunsNoMorePlansThanItMay) {
   const auto believed = problem_of("vgg19", "office-mixed", 96);
-  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
-  const Tuned one = tuned_in(believed, *world, {.rounds = 1});
+  const World world = world_of(*believed, 1);
+  const Tuned one = tuned_in(believed, world, {.rounds = 1});
   EXPECT_EQ(one.rounds.size(), 1u);
   EXPECT_FALSE(one.settled);
   // A plan that promises anything less is not run.
-  const Tuned none = tuned_in(believed, *world, {.rounds = 5, .least_gain = 10});
+  const Tuned none = tuned_in(believed, world, {.rounds = 5, .least_gain = 10});
   EXPECT_EQ(none.rounds.size(), 1u);
   EXPECT_TRUE(none.settled);
 }
 
 TEST(Tuning, PassesOnWhatARunFailsWithAfterTheRoundsBefore) {
   const auto believed = problem_of("vgg19", "office-mixed", 96);
-  const auto world = cost::hidden_problem(*believed, {.seed = 1, .spread = 0.4});
-  Told told{*world, {2, 1}};
+  const World world = world_of(*believed, 1);
+  Told told{world, {2, 1}};
   std::vector<std::size_t> seen;
   EXPECT_THROW(tune(
                    believed, plans,
@@ -154,21 +153,6 @@ TEST(Tuning, PassesOnWhatARunFailsWithAfterTheRoundsBefore) {
                    [&](const Tuned& so_far) { seen.push_back(so_far.kept); }),
                Error);
   EXPECT_THAT(seen, testing::ElementsAre(0, 1));
-}
-
-// Every kind of task, of plans that differ in all that they may decide.
-TEST(Tuning, AWorldChangesTimesAndNotTasks) {
-  for (const auto& [model, cluster, batch] :
-       {std::tuple("bert_large24-tiny", "heterog-8gpu", 48), std::tuple("gnmt4-tiny", "office-mixed", 32)}) {
-    const auto believed = problem_of(model, cluster, batch);
-    for (std::uint64_t seed = 0; seed < 2; ++seed) {
-      const auto world = cost::hidden_problem(*believed, {.seed = seed, .spread = 0.8});
-      const decide::Strategy strategy = plans(*believed, nullptr).plans.front().strategy;
-      const Trial trial = hidden_trial(believed, *world, strategy, {});
-      EXPECT_GT(trial.plan.task_count(), 100u);
-      EXPECT_EQ(trial.steps[0].begin.size(), trial.plan.task_count());
-    }
-  }
 }
 
 }  // namespace

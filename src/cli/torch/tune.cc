@@ -234,7 +234,7 @@ class Tuner {
 
   tune::Trial trial(const std::shared_ptr<const cost::Problem>& costs,
                     const decide::Strategy& strategy) {
-    if (world_) return tune::hidden_trial(costs, *world_, strategy, how_);
+    if (world_) return tune::hidden_trial(costs, world_, strategy, how_);
     const sim::Simulated simulated = simulate_strategy(*costs, strategy, how_);
     const std::string plan = scratch_.file("plan.json"), records = scratch_.file("records.json");
     write_plan_file({.path = plan, .planner = "tune", .max_groups = options_.problem.max_groups},
@@ -246,10 +246,13 @@ class Tuner {
       run_ranks(words, *costs->cluster, options_.ranks.timeout());
     }
     measure::RecordedSteps recorded = measure::read_records(records, simulated.plan);
+    runtime::Job job;
+    job.problem = costs;
     return {.problem = costs,
             .plan = simulated.plan,
-            .steps = std::move(recorded.steps),
-            .seconds = median(recorded.seconds)};
+            .steps = recorded.steps,
+            .seconds = median(recorded.seconds),
+            .drift = measure::drift(job, simulated.plan, recorded.steps)};
   }
 
   // Each file whole, the old one or the new one.
@@ -271,7 +274,7 @@ class Tuner {
   const compiler::CompileOptions how_;
   ThreadPool threads_;
   const std::shared_ptr<const cost::Problem> believed_;
-  std::unique_ptr<const cost::Problem> world_;  // where costs are hidden
+  std::shared_ptr<const cost::Problem> world_;  // where costs are hidden
   ProfileFiles files_;
   const ScratchFolder scratch_;
 };
