@@ -109,8 +109,7 @@ class Case {
     const cluster::Cluster& cluster = *loaded_.problem->cluster;
     const measure::RecordedRun run{*loaded_.problem, loaded_.simulated.plan, measured_};
     for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.type_count())) {
-      const cost::Profile profile =
-          measure::profile_of_runs(*loaded_.problem, {&run, 1}, type);
+      const cost::Profile profile = measure::profile_of_runs(*loaded_.problem, {&run, 1}, type);
       if (!profile.finished) continue;
       cost::write_profile(fmt::format("{}.{}.profile.json", folder, cluster.type(type).name),
                           profile);

@@ -26,6 +26,7 @@ struct MeasuredRatio {
 // class as much as classes do around their type, and types around what was believed: λ is the ratio
 // of these variances. A class of which nothing was measured has its type's m; without any
 // measurement all are 0, which is what was believed.
-std::array<double, cluster::kOpClassCount> class_log_ratios(std::span<const MeasuredRatio> measured);
+std::array<double, cluster::kOpClassCount> class_log_ratios(
+    std::span<const MeasuredRatio> measured);
 
 }  // namespace heterog::cost

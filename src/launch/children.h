@@ -19,7 +19,7 @@ struct ChildCommand {
   std::vector<std::string> arguments;    // with the program's name
   std::vector<std::string> environment;  // "NAME=value"
   int keep_open = -1;                    // a descriptor that it inherits
-  bool quiet = false;  // what it prints to stdout goes nowhere
+  bool quiet = false;                    // what it prints to stdout goes nowhere
   // It stands for a process on another host: signals go to it as lines on its stdin ("TERM"), as a
   // connection passes on nothing else, and what it prints is passed on with its label too. Else it
   // has our stdin and stdout.

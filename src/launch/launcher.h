@@ -15,7 +15,7 @@ struct LaunchOptions {
   // nothing tells more than the number.
   std::vector<std::string> device_names;
   bool quiet = false;  // what ranks print to stdout goes nowhere
-  int first = 0;  // of the ranks on this host
+  int first = 0;       // of the ranks on this host
   int count = 0;
   std::string master_address = "127.0.0.1";
   std::uint16_t master_port = 0;  // 0: a free one, where rank 0 is among these

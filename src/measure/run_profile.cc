@@ -39,8 +39,7 @@ std::vector<OpId> ops_of(const cost::Problem& problem, const compiler::Plan& pla
 void add_times(const RecordedRun& run, DeviceTypeId type, IdVector<OpId, SecondsBySize>& times) {
   const cost::Problem& problem = run.problem;
   const compiler::Plan& plan = run.plan;
-  const IdVector<TaskId, Nanoseconds> measured =
-      typical_durations(at_own_pace(plan, run.steps));
+  const IdVector<TaskId, Nanoseconds> measured = typical_durations(at_own_pace(plan, run.steps));
   for (TaskId task : plan.task_ids()) {
     if (problem.cluster->device(plan.device[task]).type != type) continue;
     if (plan.duration[task] <= 0) continue;
@@ -98,8 +97,8 @@ cost::Profile profile_of_runs(const cost::Problem& believed, std::span<const Rec
     add_times(run, type, times);
     steps += run.steps.size();
   }
-  cost::Profile profile = begin_profile(graph, {.device = believed.cluster->type(type).name,
-                                                .repeat = static_cast<int>(steps)});
+  cost::Profile profile = begin_profile(
+      graph, {.device = believed.cluster->type(type).name, .repeat = static_cast<int>(steps)});
   profile.between = cost::Between::kModel;
   const std::vector<DistinctOp> distinct = distinct_ops(graph);
   const auto class_of = [&](OpId op) { return cost::op_work(graph, op, believed.batch).op_class; };
@@ -110,8 +109,8 @@ cost::Profile profile_of_runs(const cost::Problem& believed, std::span<const Rec
     op.measured = measured_sizes(one, times, believed.batch);
     for (const cost::Measurement& size : op.measured) profile.slices.push_back(size.samples);
     if (!op.measured.empty()) {
-      ratios.push_back({class_of(one.ops.front()),
-                        log_ratio(believed, one.ops.front(), type, op.measured)});
+      ratios.push_back(
+          {class_of(one.ops.front()), log_ratio(believed, one.ops.front(), type, op.measured)});
     }
     profile.operators.push_back(std::move(op));
   }
@@ -128,8 +127,8 @@ cost::Profile profile_of_runs(const cost::Problem& believed, std::span<const Rec
       for (const std::int64_t samples : {std::int64_t{1}, believed.batch}) {
         if (!op.measured.empty() && op.measured.back().samples == samples) continue;
         if (!distinct[i].batched && samples != believed.batch) continue;
-        op.measured.push_back({.samples = samples,
-                               .seconds = off * believed_seconds(believed, id, type, samples)});
+        op.measured.push_back(
+            {.samples = samples, .seconds = off * believed_seconds(believed, id, type, samples)});
       }
     }
     op.fit = cost::fit_line(op.measured);

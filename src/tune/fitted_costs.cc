@@ -40,8 +40,8 @@ FittedCosts fit_costs(const cost::Problem& believed, const std::vector<cost::Pro
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*believed.graph, sources, analytic);
   auto problem = std::make_shared<cost::Problem>(believed);
-  problem->cluster = std::make_shared<const cluster::Cluster>(
-      cost::with_fitted_links(cluster, fitted.links));
+  problem->cluster =
+      std::make_shared<const cluster::Cluster>(cost::with_fitted_links(cluster, fitted.links));
   problem->costs = cost::analyze(*believed.graph, *problem->cluster, model, believed.batch);
   problem->proportional = cost::proportional_replicas(*problem->cluster, problem->costs);
   fitted.problem = std::move(problem);

@@ -45,12 +45,11 @@ Trial hidden_trial(const std::shared_ptr<const cost::Problem>& costs,
                    const decide::Strategy& strategy, const compiler::CompileOptions& how) {
   sim::Simulated ran = sim::simulated_in_order(
       strategy, compiler::compile(*world, with_servers(*costs, strategy), how));
-  Trial trial{.problem = world,
-              .plan = std::move(ran.plan),
-              .steps = {{.begin = ran.result.start,
-                         .end = ran.result.end,
-                         .duration = ran.result.step}},
-              .seconds = to_seconds(ran.result.step)};
+  Trial trial{
+      .problem = world,
+      .plan = std::move(ran.plan),
+      .steps = {{.begin = ran.result.start, .end = ran.result.end, .duration = ran.result.step}},
+      .seconds = to_seconds(ran.result.step)};
   // Where a value is fetched from depends on costs too, so kinds of tasks are set side by side, and
   // not tasks.
   const compiler::Plan planned = compiler::compile(*costs, strategy, how);

@@ -10,9 +10,9 @@
 
 namespace heterog::tune {
 
-// One step of the strategy as it is in `world` (cost/hidden.h), with the servers that `costs` choose
-// and its order by the world's; every task is off by nothing beside the world's plan, which is that
-// of the trial.
+// One step of the strategy as it is in `world` (cost/hidden.h), with the servers that `costs`
+// choose and its order by the world's; every task is off by nothing beside the world's plan, which
+// is that of the trial.
 Trial hidden_trial(const std::shared_ptr<const cost::Problem>& costs,
                    const std::shared_ptr<const cost::Problem>& world,
                    const decide::Strategy& strategy, const compiler::CompileOptions& how);

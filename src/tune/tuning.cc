@@ -57,8 +57,8 @@ Tuned tune(std::shared_ptr<const cost::Problem> believed, const Plans& plans,
     trials.push_back(measures(costs, round.planned.strategy));
     round.measured_seconds = trials.back().seconds;
     round.off = farthest_off(trials.back().drift);
-    const bool shorter = tuned.rounds.empty() ||
-                         round.measured_seconds < tuned.kept_round().measured_seconds;
+    const bool shorter =
+        tuned.rounds.empty() || round.measured_seconds < tuned.kept_round().measured_seconds;
     if (shorter) tuned.kept = tuned.rounds.size();
     tuned.rounds.push_back(std::move(round));
     tuned.fitted = fit_costs(*believed, options.given, trials);

@@ -39,14 +39,13 @@ struct Tuned {
 };
 
 // Plans with these costs; `kept` as of plan_again().
-using Plans =
-    std::function<Proposals(const cost::Problem& costs, const decide::Strategy* kept)>;
+using Plans = std::function<Proposals(const cost::Problem& costs, const decide::Strategy* kept)>;
 // Runs a plan of these costs. What it throws ends the loop and reaches the caller.
 using Measures = std::function<Trial(const std::shared_ptr<const cost::Problem>& costs,
                                      const decide::Strategy& strategy)>;
 struct TuneOptions {
-  std::int64_t rounds = 5;   // at most; of each, one plan is measured
-  double least_gain = 0.01;  // that a new plan has to promise
+  std::int64_t rounds = 5;                      // at most; of each, one plan is measured
+  double least_gain = 0.01;                     // that a new plan has to promise
   std::vector<cost::ProfileSource> given = {};  // what `believed` has costs of
 };
 

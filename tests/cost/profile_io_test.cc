@@ -45,6 +45,15 @@ TEST(ProfileFile, ComesBackAsItWas) {
   EXPECT_TRUE(read.finished);
 }
 
+TEST(ProfileFile, SaysWhatHoldsBetweenSizes) {
+  EXPECT_EQ(parse_profile(profile_text(chain_profile()), "p.json").between, Between::kLine);
+  Profile run = chain_profile();
+  run.between = Between::kModel;
+  EXPECT_EQ(parse_profile(profile_text(run), "p.json").between, Between::kModel);
+  EXPECT_EQ(refusal(with("\"finished\"", "\"between\": \"nothing\",\n\"finished\"")),
+            "p.json: between: \"nothing\" given; it is line or model");
+}
+
 TEST(ProfileFile, RefusesAnotherFormatOrVersion) {
   EXPECT_THAT(refusal(with("heterog-profile", "heterog-plan")),
               AllOf(HasSubstr("p.json: format"), HasSubstr("\"heterog-profile\"")));

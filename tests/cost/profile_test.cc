@@ -92,6 +92,18 @@ TEST(CostCurve, MeetsEveryMeasuredSize) {
   EXPECT_NEAR(curve.at(64), op.fit.at(64) * at8, 1e-12);
 }
 
+// Measured is 3 times the curve at 2 samples and 5 times at 6: 4 times in the middle, and beyond
+// them as at the nearest.
+TEST(CostCurve, GoesAlongAnotherCurve) {
+  const auto square = [](std::int64_t n) { return static_cast<double>(n * n); };
+  const CostCurve curve(profiled("curve", {"a"}, {{6, 180}, {2, 12}}));
+  const std::vector<std::pair<std::int64_t, double>> expected = {
+      {1, 3}, {2, 12}, {4, 64}, {6, 180}, {10, 500}};
+  for (const auto& [samples, seconds] : expected) {
+    EXPECT_NEAR(curve.along(samples, square), seconds, 1e-9) << samples;
+  }
+}
+
 TEST(CostCurve, OfOneSizeIsFlat) {
   const CostCurve curve(profiled("constant", {"a"}, {{4, 7e-3}}));
   EXPECT_NEAR(curve.at(1), 7e-3, 1e-15);
@@ -145,6 +157,30 @@ TEST(ProfiledModel, IsExactAtMeasuredSizes) {
   const ProfiledModel model(graph, {{bent, "p.json"}}, otherwise);
   EXPECT_NEAR(model.seconds(graph, OpId(0), 2, cluster::test_type("fast")), 1e-3, 1e-12);
   EXPECT_NEAR(model.seconds(graph, OpId(0), 4, cluster::test_type("fast")), 9e-3, 1e-12);
+}
+
+// 9 ms at 4 samples, where the model says 4 · 4 ms; at 2 the model's 4 ms by the same factor.
+TEST(ProfiledModel, GoesAlongTheModelBetweenSizesWhereTheProfileSaysSo) {
+  class Square final : public CostModel {
+   public:
+    double seconds(const graph::ModelGraph&, OpId, std::int64_t samples,
+                   const cluster::DeviceType&) const override {
+      return 1e-3 * static_cast<double>(samples * samples);
+    }
+    Bytes workspace_bytes(const graph::ModelGraph&, OpId, std::int64_t,
+                          const cluster::DeviceType&) const override {
+      return 0;
+    }
+  };
+  const graph::ModelGraph graph = relu_chain();
+  Profile run = chain_profile();
+  run.between = Between::kModel;
+  run.operators[0] = profiled("relu", {"first"}, {{4, 9e-3}});
+  const Square otherwise;
+  const ProfiledModel model(graph, {{run, "p.json"}}, otherwise);
+  const cluster::DeviceType fast = cluster::test_type("fast");
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 4, fast), 9e-3, 1e-12);
+  EXPECT_NEAR(model.seconds(graph, OpId(0), 2, fast), 2.25e-3, 1e-12);
 }
 
 TEST(ProfiledModel, TakesAProfileOfEachDevice) {

@@ -23,11 +23,11 @@ constexpr std::int64_t kEvaluations = 60;  // of each planning: the tests ask fo
 
 std::shared_ptr<const cost::Problem> problem_of(const std::string& model,
                                                 const std::string& cluster, std::int64_t batch) {
-  return cost::make_problem(std::make_shared<const graph::ModelGraph>(
-                                graph::read_graph("models/" + model + ".json.gz")),
-                            std::make_shared<const cluster::Cluster>(
-                                cluster::load_cluster("configs/clusters/" + cluster + ".json")),
-                            cost::CalibratedModel(), batch);
+  return cost::make_problem(
+      std::make_shared<const graph::ModelGraph>(graph::read_graph("models/" + model + ".json.gz")),
+      std::make_shared<const cluster::Cluster>(
+          cluster::load_cluster("configs/clusters/" + cluster + ".json")),
+      cost::CalibratedModel(), batch);
 }
 
 class Portfolio final : public search::Planner {
@@ -62,10 +62,9 @@ Tuned tuned_in(const std::shared_ptr<const cost::Problem>& believed, const World
 
 // Of what is planned with the world's costs, and of what was found without them.
 double best_in(const cost::Problem& world, const Tuned& tuned) {
-  return std::min(tuned.kept_round().measured_seconds,
-                  to_seconds(plans(world, &tuned.kept_round().planned.strategy)
-                                 .plans.front()
-                                 .evaluation.step));
+  return std::min(
+      tuned.kept_round().measured_seconds,
+      to_seconds(plans(world, &tuned.kept_round().planned.strategy).plans.front().evaluation.step));
 }
 
 TEST(Tuning, ComesNearTheBestOfAHiddenWorld) {

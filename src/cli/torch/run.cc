@@ -285,8 +285,7 @@ void write_measured(const RunOptions& options, const LoadedPlan& loaded, const R
                        records.steps());
   const measure::RecordedRun run{*loaded.problem, loaded.simulated.plan, records.steps()};
   for (const DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {
-    const cost::Profile profile =
-        measure::profile_of_runs(*loaded.problem, {&run, 1}, type);
+    const cost::Profile profile = measure::profile_of_runs(*loaded.problem, {&run, 1}, type);
     if (!profile.finished) continue;
     cost::write_profile(
         fmt::format("{}/{}.profile.json", options.profile_out, cluster.type(type).name), profile);

@@ -1,9 +1,7 @@
 // heterog tune: plans, runs the plan, fits costs to what it took, and plans again.
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,12 +20,11 @@
 #include "cli/planning.h"
 #include "cli/stopping.h"
 #include "cli/torch/processes.h"
+#include "cli/torch/tune_files.h"
 #include "cli/verbs.h"
-#include "cluster/cluster_io.h"
-#include "cost/link_profile_io.h"
-#include "cost/profile_io.h"
 #include "measure/records_io.h"
 #include "search/portfolio/portfolio.h"
+#include "search/portfolio/replan.h"
 #include "tune/hidden_trial.h"
 #include "tune/tuning.h"
 
@@ -57,77 +54,6 @@ struct TuneVerb {
   // Of the simulator in their place.
   HiddenOption hidden;
   std::optional<std::int64_t> known;
-};
-
-// A folder of its own, gone with it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "heterog-tune-XXXXXX").string();
-    VALIDATE(mkdtemp(name.data()) != nullptr, "{}: cannot be made; set TMPDIR to a folder that can",
-             name);
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
-// The files of fitted costs, and of those that were given and still hold. In `folder`, made before.
-class ProfileFiles {
- public:
-  explicit ProfileFiles(const ProblemOptions& options)
-      : raw_(cluster::load_cluster(options.cluster)), now_(options.profiles) {
-    for (const std::string& path : options.profiles) {
-      if (cost::is_link_profile(path)) {
-        given_links_ = path;
-      } else {
-        given_.push_back({cost::read_profile(path), path});
-      }
-    }
-  }
-  const std::vector<cost::ProfileSource>& given() const { return given_; }
-  // Each a --profile of whoever wants the costs of the last fit.
-  const std::vector<std::string>& now() const { return now_; }
-
-  void write(const std::string& folder, const tune::FittedCosts& fitted) {
-    now_.clear();
-    for (const cost::Profile& profile : fitted.profiles) {
-      now_.push_back(fmt::format("{}/{}.profile.json", folder, profile.device));
-      cost::write_profile(now_.back(), profile);
-    }
-    for (const cost::ProfileSource& one : given_) {
-      const bool fresh = std::ranges::any_of(
-          fitted.profiles, [&](const auto& p) { return p.device == one.profile.device; });
-      if (!fresh) now_.push_back(one.source);
-    }
-    if (fitted.flows == 0) {
-      if (!given_links_.empty()) now_.push_back(given_links_);
-      return;
-    }
-    // Beside the cluster file, whose figures a profile of links may have changed before.
-    cost::FittedLinks links = fitted.links;
-    for (const LinkId link : id_range<LinkId>(raw_.link_count())) {
-      links.bandwidth[link] = fitted.problem->cluster->link(link).bytes_per_second /
-                              raw_.link(link).bytes_per_second;
-    }
-    now_.push_back(folder + "/links.profile.json");
-    cost::write_link_profile(now_.back(), raw_, links, fitted.flows);
-  }
-
- private:
-  const cluster::Cluster raw_;
-  std::vector<cost::ProfileSource> given_;
-  std::string given_links_;
-  std::vector<std::string> now_;
 };
 
 // What `heterog run` is told, to run this plan file under these costs.
@@ -179,8 +105,7 @@ class Tuner {
 
   tune::Tuned run(const std::function<void(const tune::Tuned&)>& after_round) {
     return tune::tune(
-        believed_,
-        [&](const auto& costs, const auto* kept) { return plans(costs, kept); },
+        believed_, [&](const auto& costs, const auto* kept) { return plans(costs, kept); },
         [&](const auto& costs, const auto& strategy) { return trial(costs, strategy); },
         {.rounds = options_.rounds, .given = files_.given()},
         [&](const tune::Tuned& so_far) {
@@ -189,47 +114,58 @@ class Tuner {
         });
   }
 
-  // The shortest step that is known where costs are hidden: of plans that were made with them, and
-  // of searches that go on from those that were tried.
+  // The shortest step that is known where costs are hidden: of the plan that was kept, of searches
+  // by the hidden costs from nothing, in one shot and in so many plans, and from the kept plan.
   double known_seconds(const tune::Tuned& tuned, std::int64_t plans) {
-    const Stopping stopping(caller_);
-    oracle::SimulatedOracle oracle(*world_, threads_, how_, [&] { return stopping.asked(); });
-    search::PortfolioOptions from_tried;
-    for (const tune::Round& round : tuned.rounds) {
-      from_tried.given.push_back(round.planned.strategy);
-    }
     double best = tuned.kept_round().measured_seconds;
-    for (const std::optional<std::int64_t> evaluations : {std::optional<std::int64_t>(), {plans}}) {
-      search::PlannerContext context{.oracle = oracle,
-                                     .rng = Rng(options_.common.seed),
-                                     .budget = {.evaluations = evaluations}};
-      const auto found = search::best_plan(context, evaluations ? from_tried : search::PortfolioOptions{});
-      best = std::min(best, to_seconds(found.evaluation.step));
-    }
+    until_stopped([&](const std::function<bool()>& stopped) {
+      oracle::SimulatedOracle oracle(*world_, threads_, how_, stopped);
+      const auto look_at = [&](const search::PlannerResult& found) {
+        if (found.evaluation.feasible) best = std::min(best, to_seconds(found.evaluation.step));
+      };
+      const auto context = [&](std::optional<std::int64_t> evaluations) {
+        return search::PlannerContext{.oracle = oracle,
+                                      .rng = Rng(options_.common.seed),
+                                      .budget = {.evaluations = evaluations}};
+      };
+      search::PlannerContext one_shot = context({}), more = context(plans), from = context(plans);
+      look_at(search::best_plan(one_shot));
+      look_at(search::best_plan(more));
+      look_at(search::replan(from, {tuned.kept_round().planned.strategy}).result);
+    });
     return best;
   }
 
  private:
-  tune::Proposals plans(const cost::Problem& costs, const decide::Strategy* kept) {
-    const Stopwatch watch;
-    const Stopping stopping(caller_);  // one at a time: a run has its own
-    oracle::SimulatedOracle oracle(costs, threads_, how_, [&] { return stopping.asked(); });
-    search::PlannerContext context{
-        .oracle = oracle,
-        .rng = Rng(options_.common.seed),
-        .budget = start_budget(options_.budget, "planning", caller_)};
-    const auto planner = find_planner(options_.planner, *costs.cluster, options_.policy);
+  // Searches with one who says whether to give up, and words it where that is so.
+  void until_stopped(const std::function<void(const std::function<bool()>& stopped)>& search) {
     try {
-      tune::Proposals proposals = tune::plan_again(context, *planner, options_.planner, kept);
-      if (kept == nullptr && !proposals.plans.front().evaluation.feasible) {
-        expect_fit(costs, simulate_strategy(costs, proposals.plans.front().strategy, how_));
-      }
-      if (stopping.asked()) throw Error(ErrorKind::kVerification, "");
-      return proposals;
+      search([&] { return stopping_->asked(); });
     } catch (const Error&) {
-      if (!stopping.asked()) throw;
-      throw Error(ErrorKind::kVerification, stopping.text(watch.seconds()));
+      if (!stopping_->asked()) throw;
     }
+    expect_not_asked();
+  }
+  void expect_not_asked() const {
+    if (!stopping_->asked()) return;
+    throw Error(ErrorKind::kVerification, stopping_->text(watch_.seconds()));
+  }
+
+  tune::Proposals plans(const cost::Problem& costs, const decide::Strategy* kept) {
+    tune::Proposals proposals;
+    until_stopped([&](const std::function<bool()>& stopped) {
+      oracle::SimulatedOracle oracle(costs, threads_, how_, stopped);
+      search::PlannerContext context{.oracle = oracle,
+                                     .rng = Rng(options_.common.seed),
+                                     .budget = start_budget(options_.budget, "planning", caller_)};
+      const auto planner = find_planner(options_.planner, *costs.cluster, options_.policy);
+      proposals = tune::plan_again(context, *planner, options_.planner, kept);
+    });
+    const tune::Proposal& best = proposals.plans.front();
+    if (!best.evaluation.feasible) {
+      expect_fit(costs, simulate_strategy(costs, best.strategy, how_));
+    }
+    return proposals;
   }
 
   tune::Trial trial(const std::shared_ptr<const cost::Problem>& costs,
@@ -240,10 +176,13 @@ class Tuner {
     write_plan_file({.path = plan, .planner = "tune", .max_groups = options_.problem.max_groups},
                     *costs, strategy, simulated);
     const std::vector<std::string> words = run_words(options_, plan, files_.now(), records);
+    expect_not_asked();
     if (options_.ranks.in_threads) {
       run_arguments(words, {.print = [](std::string_view) {}, .stopped = caller_.stopped});
     } else {
+      stopping_.reset();  // who runs ranks notes signals itself, and passes them on
       run_ranks(words, *costs->cluster, options_.ranks.timeout());
+      stopping_.emplace(caller_);
     }
     measure::RecordedSteps recorded = measure::read_records(records, simulated.plan);
     runtime::Job job;
@@ -257,16 +196,14 @@ class Tuner {
 
   // Each file whole, the old one or the new one.
   void write(const tune::Tuned& tuned) {
-    const std::string folder =
-        options_.profile_out.empty() ? scratch_.file("") : options_.profile_out;
-    files_.write(folder, tuned.fitted);
+    files_.write(options_.profile_out.empty() ? scratch_.path() : options_.profile_out,
+                 tuned.fitted);
     if (options_.out.empty()) return;
     const cost::Problem& costs = *tuned.fitted.problem;
     const tune::Proposal& kept = tuned.kept_round().planned;
-    write_plan_file({.path = options_.out,
-                     .planner = kept.found_by,
-                     .max_groups = options_.problem.max_groups},
-                    costs, kept.strategy, simulate_strategy(costs, kept.strategy, how_));
+    write_plan_file(
+        {.path = options_.out, .planner = kept.found_by, .max_groups = options_.problem.max_groups},
+        costs, kept.strategy, simulate_strategy(costs, kept.strategy, how_));
   }
 
   const TuneVerb& options_;
@@ -277,6 +214,8 @@ class Tuner {
   std::shared_ptr<const cost::Problem> world_;  // where costs are hidden
   ProfileFiles files_;
   const ScratchFolder scratch_;
+  const Stopwatch watch_;
+  std::optional<Stopping> stopping_{std::in_place, caller_};  // one at a time in a process
 };
 
 std::string off_text(const measure::Drift& off) {
@@ -318,15 +257,14 @@ OrderedJson tuned_json(const TuneVerb& options, const cost::Problem& problem,
                       {"batch", problem.batch},
                       {"rounds", OrderedJson::array()}};
   for (const tune::Round& round : tuned.rounds) {
-    json["rounds"].push_back(
-        {{"planner", round.planned.found_by},
-         {"predicted_step_seconds", to_seconds(round.planned.evaluation.step)},
-         {"measured_step_seconds", round.measured_seconds},
-         {"predicted_gain", round.predicted_gain},
-         {"off",
-          {{"what", round.off.what},
-           {"predicted_seconds", round.off.predicted_seconds},
-           {"measured_seconds", round.off.measured_seconds}}}});
+    json["rounds"].push_back({{"planner", round.planned.found_by},
+                              {"predicted_step_seconds", to_seconds(round.planned.evaluation.step)},
+                              {"measured_step_seconds", round.measured_seconds},
+                              {"predicted_gain", round.predicted_gain},
+                              {"off",
+                               {{"what", round.off.what},
+                                {"predicted_seconds", round.off.predicted_seconds},
+                                {"measured_seconds", round.off.measured_seconds}}}});
   }
   json["kept"] = tuned.kept + 1;
   json["kept_step_seconds"] = tuned.kept_round().measured_seconds;
@@ -340,13 +278,12 @@ OrderedJson tuned_json(const TuneVerb& options, const cost::Problem& problem,
 // What a loop that has ended early leaves, behind its reason.
 std::string left_text(const TuneVerb& options, const tune::Tuned& so_far) {
   if (options.out.empty()) return fmt::format("; round {} was the best", so_far.kept + 1);
-  return fmt::format("; {} has the plan of round {}", printable(options.out, 400),
-                     so_far.kept + 1);
+  return fmt::format("; {} has the plan of round {}", printable(options.out, 400), so_far.kept + 1);
 }
 
 void check_tune(const TuneVerb& options) {
-  VALIDATE(!options.hidden.costs || (!options.ranks.in_threads && options.slow.empty() &&
-                                     !options.any_device),
+  VALIDATE(!options.hidden.costs ||
+               (!options.ranks.in_threads && options.slow.empty() && !options.any_device),
            "--hidden: given beside an option of runs; nothing is run where costs are hidden");
 }
 
@@ -371,18 +308,18 @@ int run_tune(TuneVerb options, const Caller& caller) {
   Tuner tuner(options, believed, caller);
   std::optional<tune::Tuned> so_far;
   tune::Tuned tuned;
+  std::optional<double> known;
   try {
     tuned = tuner.run([&](const tune::Tuned& now) {
       so_far = now;
       if (table) print_row(caller, now);
     });
+    if (options.known) known = tuner.known_seconds(tuned, *options.known);
   } catch (const Error& error) {
     if (!so_far) throw;
     if (!table) print_json(caller, tuned_json(options, *believed, *so_far));
     throw Error(error.kind(), error.what() + left_text(options, *so_far));
   }
-  std::optional<double> known;
-  if (options.known) known = tuner.known_seconds(tuned, *options.known);
   if (!table) {
     OrderedJson json = tuned_json(options, *believed, tuned);
     if (known) json["known_step_seconds"] = *known;
@@ -423,8 +360,7 @@ void add_tune(CLI::App& app, Action& chosen) {
   add_local_ranks(verb, options->ranks);
   add_hidden(verb, options->hidden);
   add_integer(verb, "--known", options->known, kCounts,
-              "Also say the shortest step that planning with the hidden costs finds, in so many "
-              "plans")
+              "Also say the shortest step that searches by the hidden costs find, in so many plans")
       ->needs("--hidden");
   add_common(verb, options->common);
   verb.footer(
