@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cluster/builders.h"
+#include "cost/poor_fit.h"
 #include "cost/profiles.h"
 
 namespace heterog::cost {
@@ -191,6 +192,17 @@ TEST(ProfiledModel, TakesAProfileOfEachDevice) {
   const ProfiledModel model(graph, {{chain_profile(), "p.json"}, {other, "q.json"}}, otherwise);
   EXPECT_NEAR(model.seconds(graph, OpId(0), 10, cluster::test_type("fast")), 21e-3, 1e-12);
   EXPECT_NEAR(model.seconds(graph, OpId(0), 10, cluster::test_type("slow")), 10, 1e-9);
+}
+
+// 1, 10 and 1 at 1, 2 and 3 samples fit no line; of a run they need not.
+TEST(PoorFit, AsksForLinesWhereCostsFollowThem) {
+  Profile profile = chain_profile();
+  for (ProfiledOperator& op : profile.operators) {
+    op = profiled(op.form, op.ops, {{1, 1}, {2, 10}, {3, 1}});
+  }
+  EXPECT_THAT(poor_fit(profile), HasSubstr("from the lines of its operators"));
+  profile.between = Between::kModel;
+  EXPECT_EQ(poor_fit(profile), "");
 }
 
 TEST(ProfiledModel, RefusesWhatIsNotOfThisGraph) {
