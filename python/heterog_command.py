@@ -18,7 +18,7 @@ _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 _VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile"}
 
 # The verbs that the planner alone has not (src/cli/torch/without_torch.cc).
-_WITH_TORCH = ("train", "finetune", "profile", "verify", "run")
+_WITH_TORCH = ("train", "finetune", "profile", "verify", "run", "tune")
 
 
 def too_old() -> bool:

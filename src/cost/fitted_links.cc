@@ -95,7 +95,9 @@ class Fit {
       }
       if (!helped) break;
     }
-    return {factors(x_), before, error(predicted)};
+    FittedLinks fitted{factors(x_), before, error(predicted), links_};
+    std::ranges::sort(fitted.seen);
+    return fitted;
   }
 
  private:
@@ -236,6 +238,15 @@ double predicted_seconds(const cluster::Cluster& cluster, const MeasuredFlow& fl
 
 FittedLinks fit_links(const cluster::Cluster& cluster, std::span<const MeasuredFlow> flows) {
   return Fit(cluster, flows).run();
+}
+
+FittedLinks with_unseen_expected(FittedLinks fitted) {
+  if (fitted.seen.empty()) return fitted;
+  for (const LinkId link : id_range<LinkId>(fitted.bandwidth.size())) {
+    if (std::ranges::binary_search(fitted.seen, link)) continue;
+    fitted.bandwidth[link] *= std::exp(-kTau * kTau / 2);
+  }
+  return fitted;
 }
 
 cluster::Cluster with_fitted_links(const cluster::Cluster& cluster, const FittedLinks& fitted) {

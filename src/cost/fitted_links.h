@@ -25,6 +25,7 @@ struct FittedLinks {
   IdVector<LinkId, double> bandwidth;  // each as so many times the cluster's
   // Mean of |log(measured / predicted)|, weighted as below, before and after.
   double error_before = 0, error_after = 0;
+  std::vector<LinkId> seen = {};  // those that flows crossed, ascending
 };
 
 // Regression of logarithms with a ridge: the x that minimise
@@ -38,6 +39,13 @@ struct FittedLinks {
 // row the slowest alone shows; one that would not is left where it is. Gauss-Newton steps, halved
 // where they do not help; derivatives are differences.
 FittedLinks fit_links(const cluster::Cluster& cluster, std::span<const MeasuredFlow> flows);
+
+// The same for whoever compares plans, of which some use links that were not seen: their bandwidth
+// is log-normal around the cluster's, with the deviation τ of the fit, so that what goes over them
+// is expected to take exp(τ²/2) = 1.13 times as long as there, and they have 1 / 1.13 of its
+// bandwidth. Else a search prefers what it knows nothing of. Without any link that was seen, all
+// stay as they are.
+FittedLinks with_unseen_expected(FittedLinks fitted);
 
 // The same machines with what was fitted. Keeps the hash: plans for one are plans for the other.
 cluster::Cluster with_fitted_links(const cluster::Cluster& cluster, const FittedLinks& fitted);

@@ -34,7 +34,7 @@ FittedCosts fit_costs(const cost::Problem& believed, const std::vector<cost::Pro
     });
     if (!measured) sources.push_back(one);
   }
-  fitted.links = cost::fit_links(cluster, flows);
+  fitted.links = cost::with_unseen_expected(cost::fit_links(cluster, flows));
   fitted.flows = flows.size();
 
   const cost::CalibratedModel analytic;

@@ -25,8 +25,8 @@ struct Trial {
 
 struct FittedCosts {
   std::vector<cost::Profile> profiles;  // of the types of which a device ran anything
-  cost::FittedLinks links;              // beside those of the believed cluster
-  std::size_t flows = 0;                // that they are fitted to; 0: none was measured
+  cost::FittedLinks links;  // beside those of the believed cluster; with_unseen_expected
+  std::size_t flows = 0;    // that they are fitted to; 0: none was measured
   std::shared_ptr<const cost::Problem> problem;
 };
 

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/rng.h"
@@ -101,6 +102,26 @@ TEST(FittedLinks, LeaveOutWhatIsLatency) {
   const std::vector<MeasuredFlow> flows = {{Kind::kTransfer, {DeviceId(0), DeviceId(2)}, 64, 1.0},
                                            {Kind::kAllReduce, {DeviceId(0), DeviceId(2)}, 64, 1.0}};
   for (const double factor : fit_links(cluster, flows).bandwidth) EXPECT_EQ(factor, 1);
+}
+
+// One transfer crosses the links of its route. The others take exp(0.5² / 2) times as long, and
+// nothing changes where nothing was seen.
+TEST(FittedLinks, ThatWereNotSeenAreExpectedToBeSlower) {
+  const cluster::Cluster cluster = cluster::load_cluster("configs/clusters/office-mixed.json");
+  const auto route = cluster.route(DeviceId(0), DeviceId(2)).links;
+  const std::vector<MeasuredFlow> flows = {
+      {Kind::kTransfer, {DeviceId(0), DeviceId(2)}, 20'000'000, 0.1}};
+  const FittedLinks fitted = fit_links(cluster, flows);
+  EXPECT_EQ(std::set<LinkId>(fitted.seen.begin(), fitted.seen.end()),
+            std::set<LinkId>(route.begin(), route.end()));
+  const FittedLinks expected = with_unseen_expected(fitted);
+  for (const LinkId link : id_range<LinkId>(cluster.link_count())) {
+    const bool seen = std::ranges::find(route, link) != route.end();
+    EXPECT_DOUBLE_EQ(expected.bandwidth[link],
+                     fitted.bandwidth[link] * (seen ? 1 : std::exp(-0.125)));
+  }
+  EXPECT_EQ(with_unseen_expected(fit_links(cluster, {})).bandwidth,
+            fit_links(cluster, {}).bandwidth);
 }
 
 TEST(FittedLinks, AreReadBackByTheNamesOfLinks) {
