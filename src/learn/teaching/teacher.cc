@@ -108,7 +108,9 @@ std::optional<Lesson> teach(const Case& c, std::int64_t evaluations, Rng rng,
   if (evaluations < search::one_shot_evaluations(*c.problem)) {
     context.budget.evaluations = evaluations;
   }
-  const search::PlannerResult found = search::best_plan(context, {.order_rounds = 0});
+  // Without placements of single operators, which decisions of groups cannot say.
+  const search::PlannerResult found =
+      search::best_plan(context, {.order_rounds = 0, .without = search::Part::kPlacements});
   if (!found.evaluation.feasible) return std::nullopt;
   Lesson lesson{.step_seconds = to_seconds(found.evaluation.step)};
   for (GroupId group : id_range<GroupId>(c.problem->grouping.count())) {

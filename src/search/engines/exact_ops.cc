@@ -35,7 +35,7 @@ class OpsSpace {
     }
     weigh();
     for (NodeId node : graph_.nodes()) {
-      if (is_update(node)) updates_.push_back(node);
+      if (is_update(graph_, node)) updates_.push_back(node);
     }
     chains_ = IdVector<NodeId, Nanoseconds>(graph_.size(), 0);
     on_.assign(devices(), 0);
@@ -67,11 +67,8 @@ class OpsSpace {
  private:
   // At the least. Updates of several parameters may be one call, so they count nothing.
   Nanoseconds least(NodeId node, DeviceId device) const {
-    if (is_update(node)) return 0;
+    if (is_update(graph_, node)) return 0;
     return graph_.duration(node, best_.problem().cluster->device(device).type);
-  }
-  bool is_update(NodeId node) const {
-    return best_.problem().graph->op(graph_.ops[node].back()).phase == graph::Phase::kUpdate;
   }
 
   void weigh() {
@@ -156,7 +153,7 @@ class OpsSpace {
     }
     constexpr std::size_t kStarted = std::numeric_limits<std::size_t>::max();
     for (NodeId node : graph_.nodes()) {
-      if (missing[node] != 0 || is_update(node)) continue;
+      if (missing[node] != 0 || is_update(graph_, node)) continue;
       const bool apart = !started.empty() && placement_[started.back()] != placement_[node] &&
                          !reads(node, started.back());
       if (apart && node < started.back()) continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -137,6 +138,25 @@ IdVector<NodeId, Nanoseconds> top_levels(const PlacementGraph& graph, const Weig
     }
   }
   return level;
+}
+
+Nanoseconds least_step(const PlacementGraph& graph) {
+  const auto types = id_range<DeviceTypeId>(graph.problem->cluster->type_count());
+  IdVector<NodeId, Nanoseconds> before(graph.size(), 0);
+  Nanoseconds longest = 0, all = 0;
+  for (NodeId node : graph.nodes()) {
+    if (is_update(graph, node)) continue;
+    Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
+    for (DeviceTypeId type : types) least = std::min(least, graph.duration(node, type));
+    const Nanoseconds end = before[node] + least;
+    for (const Edge& edge : graph.outputs[node]) {
+      before[edge.node] = std::max(before[edge.node], end);
+    }
+    longest = std::max(longest, end);
+    all += least;
+  }
+  const auto devices = static_cast<Nanoseconds>(graph.problem->cluster->device_count());
+  return std::max(longest, all / devices);
 }
 
 std::vector<NodeId> breadth_first(const PlacementGraph& graph) {

@@ -23,6 +23,10 @@ IdVector<NodeId, Nanoseconds> bottom_levels(const PlacementGraph& graph, const W
 // The longest path before each node, without itself (Celeritas eq. 2: tlevel).
 IdVector<NodeId, Nanoseconds> top_levels(const PlacementGraph& graph, const Weights& weights);
 
+// Less than this no placement takes, whatever its transfers: the longest path and the equal part of
+// all work, each node at its fastest device. Updates may be done together, so they count nothing.
+Nanoseconds least_step(const PlacementGraph& graph);
+
 // Topological orders, each of all nodes.
 //
 // As a queue: what has become ready goes to its end (Baechi's m-TOPO).

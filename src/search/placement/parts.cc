@@ -11,11 +11,6 @@
 namespace heterog::search {
 namespace {
 
-// An update is of all samples at once.
-bool is_update(const PlacementGraph& graph, NodeId node) {
-  return graph.problem->graph->op(graph.ops[node].back()).phase == graph::Phase::kUpdate;
-}
-
 class Parter {
  public:
   Parter(const PlacementGraph& whole, const Parts& parts)
@@ -38,6 +33,7 @@ class Parter {
  private:
   std::int64_t batch() const { return whole_.problem->batch; }
   std::int64_t count(NodeId node) const {
+    // An update is of all samples at once.
     return is_update(whole_, node) ? 1 : parts_[whole_.set_of[node]];
   }
 

@@ -210,6 +210,10 @@ class Maker {
 
 }  // namespace
 
+bool is_update(const PlacementGraph& graph, NodeId node) {
+  return graph.problem->graph->op(graph.ops[node].back()).phase == Phase::kUpdate;
+}
+
 PlacementGraph make_placement_graph(const cost::Problem& problem, Backward backward) {
   return Maker(problem, backward).make();
 }

@@ -54,6 +54,9 @@ enum class Backward : std::uint8_t {
   kWithForward,  // in the set of the forward op that each differentiates
 };
 
+// Whether it is the update of a parameter.
+bool is_update(const PlacementGraph& graph, NodeId node);
+
 PlacementGraph make_placement_graph(const cost::Problem& problem, Backward backward);
 
 // Neighbours in `order` (every node once, topological) joined: one node for each number in

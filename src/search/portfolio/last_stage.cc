@@ -57,13 +57,19 @@ void leave_devices_out(Search& search) {
 }
 
 void improve_orders(Search& search) {
-  if (!with(search, Part::kOrder)) return;
   PlannerResult& result = search.result;
   std::vector<decide::Strategy> strategies = {result.strategy};
   std::vector<std::string> names = {result.found_by};
+  if (const auto placement = std::exchange(search.placement, std::nullopt)) {
+    const auto& [strategy, evaluation] = placement->tried;
+    strategies.push_back(strategy);
+    names.push_back(placement->name);
+    consider(search, strategy, evaluation, placement->name);
+  }
+  if (!with(search, Part::kOrder)) return;
   // What is a little behind in its own order may be ahead in a better one.
   for (const std::vector<Start>* starts : {&search.starts, &search.pipelines}) {
-    if (starts->empty() || starts->front().tried.strategy == result.strategy) continue;
+    if (starts->empty() || starts->front().tried.strategy == strategies.front()) continue;
     strategies.push_back(starts->front().tried.strategy);
     names.push_back(starts->front().name);
   }

@@ -22,12 +22,14 @@ Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& op
   return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
 }
 
-// What is kept back of a budget of evaluations is for leaving devices out, and for several servers.
+// What is kept back of a budget of evaluations is for placements of single operators, for leaving
+// devices out, and for several servers.
 Budget budget_of_stages(const PlannerContext& context) {
   Budget budget = context.budget;
   if (budget.evaluations) {
-    *budget.evaluations -=
-        portfolio::tries_to_leave_out(context) + portfolio::tries_of_servers(context);
+    *budget.evaluations -= portfolio::tries_to_leave_out(context) +
+                           portfolio::tries_of_servers(context) +
+                           portfolio::tries_of_placements(context);
   }
   return budget;
 }
@@ -36,8 +38,11 @@ Budget budget_of_stages(const PlannerContext& context) {
 void go_on(portfolio::Search& search) {
   portfolio::climb_starts(search);
   portfolio::try_pipelines(search);
+  // Of a budget of time nothing is left later.
+  if (search.context.budget.time_used) portfolio::try_placements(search);
   portfolio::improve(search);
   portfolio::leave_devices_out(search);
+  portfolio::try_placements(search);
   portfolio::improve_orders(search);
   portfolio::share_servers(search);
 }

@@ -23,7 +23,8 @@ enum class Part : std::uint8_t {
   kMovedPipelines,
   kLeaveOut,
   kOrder,
-  kSeveralServers
+  kSeveralServers,
+  kPlacements
 };
 
 struct PortfolioOptions {

@@ -24,6 +24,8 @@ struct Search {
   std::vector<Start> starts{};          // plain, the best first once they were climbed from
   std::vector<Start> pipelines{};       // those that were climbed from, by their best order
   std::optional<FewerDevices> fewer{};  // that may be as fast in a better order
+  bool placed = false;                  // whether placements of single operators were tried
+  std::optional<Start> placement{};     // the best of these, if it comes near the result
 };
 
 // Whether this part is not left out.

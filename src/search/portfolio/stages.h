@@ -28,6 +28,12 @@ void try_pipelines(Search& search);
 // pipelines are far ahead, on these, if there is a budget.
 void improve(Search& search);
 
+// Single operators, each on one device, once. They have units of their own, which no move of groups
+// knows: they are no starts of climbing. The best is kept for improve_orders().
+void try_placements(Search& search);
+// How many plans are kept back for that, of a budget of evaluations.
+std::int64_t tries_of_placements(const PlannerContext& context);
+
 // Search moves on where a step gets shorter, and leaves behind what makes no difference: devices
 // with an update of a tenth of a millisecond. What takes a little longer on fewer devices may take
 // no longer in a better order.
@@ -35,7 +41,7 @@ void leave_devices_out(Search& search);
 // How many plans that may simulate, of the context's whole budget.
 std::int64_t tries_to_leave_out(const PlannerContext& context);
 
-// The better order of what was found.
+// The better order of what was found, and of a placement, which may be the better plan.
 void improve_orders(Search& search);
 
 // What was found, and plain data parallelism, with the rows of each parameter on several servers.
