@@ -1,8 +1,9 @@
 """What each part of `heterog plan` is worth: one shot without it, beside one shot with all.
 
-    scripts/reproduce.sh ablation [--seeds N] [--parts PART ...] [--sets tables clusters pipelines] [--kept FILE]
+    scripts/reproduce.sh ablation [--seeds N] [--parts PART ...] [--sets tables clusters pipelines branches] [--kept FILE]
 
-Cases: HeteroG's Tables 1 and 4 (28), other clusters (15), and the two of pipelines on spp-a. Of each part:
+Cases: HeteroG's Tables 1 and 4 (28), other clusters (15), and the two of pipelines on spp-a; if asked for by
+--sets branches, recurrent and branching models with few samples (50). Of each part:
 steps without it by the step with all, geometric mean over all cases and seeds, the worst case and the best,
 how many are longer and shorter by more than 0.3 %; and what part of the planning time it takes, by the
 processor's own clock. What has a ratio near 1 everywhere earns nothing. An hour and more on two cores:
@@ -34,6 +35,15 @@ SETS = {
     "clusters": CLUSTERS,
     "pipelines": [("bert_large24", 16, "spp-a"), ("bert_large48", 16, "spp-a")],
 }
+# Operators that can run side by side, and few samples a device to share.
+SETS["branches"] = [
+    (model, each * devices, cluster)
+    for cluster, devices in (("fastt-2gpu", 2), ("fastt-4gpu", 4), ("celeritas-4gpu", 4), ("heterog-4gpu", 4),
+                             ("workstation-3090-4090", 2))
+    for model, samples in (("lstm_lm", (8, 16, 32)), ("gnmt4", (8, 16, 32)), ("nasnet_a_large", (8, 32)),
+                           ("inception_v3", (4, 16)))
+    for each in samples
+]  # fmt: skip
 MARGIN = 0.003
 
 
@@ -77,7 +87,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--sets", nargs="+", default=["tables", "clusters", "pipelines"], choices=list(SETS))
     parser.add_argument("--kept", type=Path, help="file of plans that were made, and will be")
     parser.add_argument("--verbose", action="store_true", help="each case that differs by more than 0.3 %%")
     options = parser.parse_args()

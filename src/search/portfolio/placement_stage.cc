@@ -18,10 +18,10 @@ namespace {
 constexpr double kBelievedFree = 1, kBelievedQueued = 1.06;
 // What takes so many times as long as the best, or less, may be the best in a better order.
 constexpr double kNearEnough = 1.02;
-// Two orders of three placements, where a budget has so many times as many plans: a greater one
-// that tried more of them might keep one that no order makes as good.
-constexpr std::int64_t kTriesOfPlacements = 6;
-constexpr std::int64_t kPlansPerTryOfPlacements = 20;
+// Two orders of three placements are a twentieth of a budget that has so many plans, of which a
+// later phase has as many less. A smaller one tries none: the best of a few may be one that no
+// order makes as good as the best of all, and more budget is never a longer step.
+constexpr std::int64_t kPlansForPlacements = 120;
 
 // Whether there are any to try: on hundreds of devices they take long, and have not won.
 bool has_placements(const cost::Problem& problem) {
@@ -58,18 +58,12 @@ std::vector<Start> placements(const cost::Problem& problem, double best) {
 
 }  // namespace
 
-std::int64_t tries_of_placements(const PlannerContext& context) {
-  const auto& plans = context.budget.evaluations;
-  const bool pays = plans && *plans >= kTriesOfPlacements * kPlansPerTryOfPlacements;
-  return pays && has_placements(context.problem()) ? kTriesOfPlacements : 0;
-}
-
 void try_placements(Search& search) {
   const cost::Problem& problem = search.context.problem();
   const Budget& budget = search.context.budget;
   if (std::exchange(search.placed, true) || !with(search, Part::kPlacements) ||
       !has_placements(problem) || !search.result.evaluation.feasible || budget.expired() ||
-      (budget.evaluations && tries_of_placements(search.context) == 0)) {
+      budget.evaluations.value_or(kPlansForPlacements) < kPlansForPlacements) {
     return;
   }
   std::vector<Start> starts = placements(problem, to_seconds(search.result.evaluation.step));

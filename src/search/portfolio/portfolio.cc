@@ -22,14 +22,12 @@ Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& op
   return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
 }
 
-// What is kept back of a budget of evaluations is for placements of single operators, for leaving
-// devices out, and for several servers.
+// What is kept back of a budget of evaluations is for leaving devices out, and for several servers.
 Budget budget_of_stages(const PlannerContext& context) {
   Budget budget = context.budget;
   if (budget.evaluations) {
-    *budget.evaluations -= portfolio::tries_to_leave_out(context) +
-                           portfolio::tries_of_servers(context) +
-                           portfolio::tries_of_placements(context);
+    *budget.evaluations -=
+        portfolio::tries_to_leave_out(context) + portfolio::tries_of_servers(context);
   }
   return budget;
 }

@@ -31,8 +31,6 @@ void improve(Search& search);
 // Single operators, each on one device, once. They have units of their own, which no move of groups
 // knows: they are no starts of climbing. The best is kept for improve_orders().
 void try_placements(Search& search);
-// How many plans are kept back for that, of a budget of evaluations.
-std::int64_t tries_of_placements(const PlannerContext& context);
 
 // Search moves on where a step gets shorter, and leaves behind what makes no difference: devices
 // with an update of a tenth of a millisecond. What takes a little longer on fewer devices may take
