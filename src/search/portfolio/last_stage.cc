@@ -88,7 +88,7 @@ void improve_orders(Search& search) {
   }
   if (better(result.evaluation, search.fewer->evaluation)) return;
   take(search, *search.fewer);
-  if (ordered[fewer]) result.found_by = reordered(result.found_by);
+  result.found_by = ordered[fewer] ? reordered(names.front()) : names.front();
 }
 
 void share_servers(Search& search) {

@@ -43,11 +43,11 @@ struct PortfolioOptions {
 // pipelines whose estimate is not far above what was found; annealing and local search from the
 // best but for pipelines until the budget is spent, that of one shot if none is given
 // (docs/search.md). Then devices are left out without which the step is no longer, up to 16 tries
-// that count as evaluations. Never worse than the best baseline, whatever the budget: the baselines
-// are always evaluated. In the end the order of what was found is improved, which no budget of
-// evaluations counts. `found_by` is "ev-ar", "large-buckets", "estimate", "memory-fill",
-// "pipeline", …, with " + shares" (settled by busy time), " + local-search", " + annealing" and " +
-// order" where these helped.
+// that count as evaluations, and placements of single operators are tried, up to 6. Never
+// worse than the best baseline, whatever the budget: the baselines are always evaluated. In the end
+// the order of what was found is improved, which no budget of evaluations counts. `found_by` is
+// "ev-ar", "large-buckets", "estimate", "memory-fill", "pipeline", "m-etf", …, with " + shares"
+// (settled by busy time), " + local-search", " + annealing" and " + order" where these helped.
 PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options = {});
 
 // Planner "portfolio".
