@@ -1,6 +1,7 @@
 """Every planner on the zoo and six clusters: step, what fits, planning seconds, and the gap to the best.
 
-    scripts/reproduce.sh every_planner [--part quick|all] [--threads 2] [--folder out/every_planner]
+    scripts/reproduce.sh every_planner [--part quick|all] [--models MODEL ...] [--clusters CLUSTER ...]
+        [--threads 2] [--folder out/every_planner]
 
 `quick` is seven models on two clusters, about a quarter of an hour on one core; `all` is 21 models on six
 clusters, at most two hours on two. Batches grow with the devices. Searches and learned placements simulate
@@ -94,9 +95,12 @@ def main() -> None:
     parser.add_argument("--part", choices=["quick", "all"], default="all")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("out/every_planner"))
+    parser.add_argument("--models", nargs="+", choices=BATCHES, help="in place of the part's")
+    parser.add_argument("--clusters", nargs="+", choices=CLUSTERS, help="in place of the part's")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     models, clusters = QUICK if options.part == "quick" else (list(BATCHES), list(CLUSTERS))
+    models, clusters = options.models or models, options.clusters or clusters
     cases = options.folder / f"{options.part}.txt"
     cases.write_text(cases_text(models, clusters))
     found = compared(cases, options.folder / "plain.jsonl", options.threads, PLAIN)
