@@ -34,7 +34,7 @@ const Proposal* untried(const Proposals& proposals, const std::vector<Round>& ro
 
 }  // namespace
 
-Tuned tune(std::shared_ptr<const cost::Problem> believed, const Plans& plans,
+Tuned tune(const std::shared_ptr<const cost::Problem>& believed, const Plans& plans,
            const Measures& measures, const TuneOptions& options,
            const std::function<void(const Tuned& so_far)>& after_round) {
   EXPECT(options.rounds >= 1);

@@ -53,7 +53,7 @@ struct TuneOptions {
 // (fitted_costs.h). It ends after `rounds`, or when no plan that was not measured yet promises
 // least_gain over the kept one. `after_round` is called with all that is known by then, after each
 // round; it may throw too. Same callables, same result.
-Tuned tune(std::shared_ptr<const cost::Problem> believed, const Plans& plans,
+Tuned tune(const std::shared_ptr<const cost::Problem>& believed, const Plans& plans,
            const Measures& measures, const TuneOptions& options,
            const std::function<void(const Tuned& so_far)>& after_round = {});
 
