@@ -1,34 +1,13 @@
-// What the strategy leaves to the compiler is decided by what is believed, all else by what is.
+// Compiles and simulates in the world, and sets that beside the plan that was thought of.
 #include "tune/hidden_trial.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "decide/layout.h"
 #include "sim/improved_order.h"
 
 namespace heterog::tune {
 namespace {
-
-// The same with the servers that these costs choose.
-decide::Strategy with_servers(const cost::Problem& costs, decide::Strategy strategy) {
-  const decide::Layout layout = decide::lay_out(costs, strategy);
-  for (const TensorId parameter : costs.graph->parameters()) {
-    if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
-    const decide::ParameterHome& home = layout.home(parameter);
-    const bool served = home.method == decide::SyncMethod::kParameterServer &&
-                        home.replicas.size() > 1 && !home.by_rows() && home.server.valid();
-    if (!served) continue;
-    const auto own = std::ranges::find(strategy.sync, parameter, &decide::ParameterSync::parameter);
-    if (own == strategy.sync.end()) {
-      strategy.sync.push_back(
-          {.parameter = parameter, .method = home.method, .server = home.server, .servers = {}});
-    } else if (own->servers.empty()) {
-      own->server = home.server;
-    }
-  }
-  return strategy;
-}
 
 std::vector<measure::Drift> rows_of(const std::shared_ptr<const cost::Problem>& problem,
                                     const compiler::Plan& plan,
@@ -43,8 +22,7 @@ std::vector<measure::Drift> rows_of(const std::shared_ptr<const cost::Problem>& 
 Trial hidden_trial(const std::shared_ptr<const cost::Problem>& costs,
                    const std::shared_ptr<const cost::Problem>& world,
                    const decide::Strategy& strategy, const compiler::CompileOptions& how) {
-  sim::Simulated ran = sim::simulated_in_order(
-      strategy, compiler::compile(*world, with_servers(*costs, strategy), how));
+  sim::Simulated ran = sim::simulated_in_order(strategy, compiler::compile(*world, strategy, how));
   Trial trial{
       .problem = world,
       .plan = std::move(ran.plan),

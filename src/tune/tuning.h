@@ -15,9 +15,10 @@ namespace heterog::tune {
 
 struct Round {
   Proposal planned;
+  decide::Strategy ran;  // the same, with what the compiler was left to choose (servers) as it was
   double measured_seconds = 0;
-  // By the costs that it was planned with, over the plan that was kept until then: (theirs − ours)
-  // / ours. 0 in the first round.
+  // Over the plan that was kept until then, whose step is the measured one or, if shorter, that
+  // predicted by the same costs: (theirs − ours) / ours. 0 in the first round.
   double predicted_gain = 0;
   // The tasks of one kind whose measured time, added up, is farthest from what was planned.
   measure::Drift off;

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "cluster/cluster_io.h"
 #include "cost/hidden.h"
+#include "decide/layout.h"
 #include "graph/graph_io.h"
 #include "oracle/evaluator.h"
 #include "oracle/simulated_oracle.h"
@@ -123,6 +124,51 @@ TEST(Tuning, KeepsThePlanThatWasMeasuredToBeTheShortest) {
   EXPECT_EQ(kept_of({1, 2, 3}), std::pair(std::size_t{0}, 0.0));
   EXPECT_EQ(kept_of({3, 1.5, 2}), std::pair(std::size_t{1}, 1.0));
   EXPECT_EQ(kept_of({3, 3, 2}), std::pair(std::size_t{2}, 0.5));
+}
+
+// What was measured of the kept plan counts, whatever is predicted of it by now.
+TEST(Tuning, EndsWhereNoPlanPromisesLessThanWasMeasured) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  const World world = world_of(*believed, 1);
+  Told told{world, {1e-6}};
+  const Tuned tuned = tune(believed, plans, std::ref(told), {});
+  EXPECT_EQ(tuned.rounds.size(), 1u);
+  EXPECT_TRUE(tuned.settled);
+  EXPECT_LT(tuned.next_gain, -0.9);
+}
+
+// The compiler chooses servers by costs. Other costs would choose others; the plan that was run has
+// those that it was run with.
+TEST(Tuning, APlanKeepsTheServersThatItWasRunWith) {
+  const auto believed = problem_of("vgg19", "office-mixed", 96);
+  const decide::Strategy served = decide::uniform_strategy(
+      *believed, decide::even_decision(*believed, decide::SyncMethod::kParameterServer));
+  const auto servers = [&](const cost::Problem& costs, const decide::Strategy& strategy) {
+    const decide::Layout layout = decide::lay_out(costs, strategy);
+    std::vector<DeviceId> found;
+    for (const TensorId parameter : costs.graph->parameters()) {
+      found.push_back(layout.home(parameter).server);
+    }
+    return found;
+  };
+  bool others = false;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const World world = world_of(*believed, seed);
+    const Tuned tuned = tune(
+        believed,
+        [&](const cost::Problem&, const decide::Strategy*) {
+          return Proposals{.plans = {{served, {.step = 1, .feasible = true}, "ev-ps"}}};
+        },
+        [&](const auto& costs, const decide::Strategy& strategy) {
+          return hidden_trial(costs, world, strategy, {});
+        },
+        {.rounds = 1});
+    const std::vector<DeviceId> ran = servers(*believed, served);
+    EXPECT_EQ(servers(*tuned.fitted.problem, tuned.rounds[0].ran), ran);
+    EXPECT_EQ(servers(*world, tuned.rounds[0].ran), ran);
+    others |= servers(*tuned.fitted.problem, served) != ran;
+  }
+  EXPECT_TRUE(others);
 }
 
 TEST(Tuning, RunsNoMorePlansThanItMay) {

@@ -200,10 +200,11 @@ class Tuner {
                  tuned.fitted);
     if (options_.out.empty()) return;
     const cost::Problem& costs = *tuned.fitted.problem;
-    const tune::Proposal& kept = tuned.kept_round().planned;
-    write_plan_file(
-        {.path = options_.out, .planner = kept.found_by, .max_groups = options_.problem.max_groups},
-        costs, kept.strategy, simulate_strategy(costs, kept.strategy, how_));
+    const tune::Round& kept = tuned.kept_round();
+    write_plan_file({.path = options_.out,
+                     .planner = kept.planned.found_by,
+                     .max_groups = options_.problem.max_groups},
+                    costs, kept.ran, simulate_strategy(costs, kept.ran, how_));
   }
 
   const TuneVerb& options_;
