@@ -60,7 +60,10 @@ TEST(Lifelines, NameThePeerThatIsGone) {
   Seen seen;
   Lifelines lifelines(std::move(lines.own), seen.options());
   seen.wait([&] { return seen.ticks >= 2; });
-  EXPECT_THAT(seen.lost, testing::IsEmpty());
+  {
+    const std::lock_guard lock(seen.mutex);
+    EXPECT_THAT(seen.lost, testing::IsEmpty());
+  }
   lines.peers[2] = Descriptor();
   seen.wait([&] { return !seen.lost.empty(); });
   int ticks = 0;
