@@ -20,17 +20,10 @@ namespace {
 using graph::Value;
 using operators::Family;
 
-// Samples [begin, begin + count), which are computed together.
-struct Block {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-
-  at::Tensor of(const at::Tensor& value) const { return value.narrow(0, begin, count); }
-  // A mask of fewer dimensions, or of one sample, is one for all.
-  at::Tensor of_mask(const at::Tensor& mask) const {
-    return mask.dim() < 4 || mask.size(0) == 1 ? mask : of(mask);
-  }
-};
+// A mask of fewer dimensions, or of one sample, is one for all.
+at::Tensor mask_of(const at::Tensor& mask, const Block& block) {
+  return mask.dim() < 4 || mask.size(0) == 1 ? mask : block.of(mask);
+}
 
 // Calls with(block) for all samples, so many at a time as scratch memory holds.
 template <class With>
@@ -50,7 +43,7 @@ at::Tensor scores(const Attention& a, const Block& block) {
   x.mul_(a.scale);
   const double never = -std::numeric_limits<double>::infinity();
   if (a.mask.defined()) {
-    const at::Tensor mask = block.of_mask(a.mask);
+    const at::Tensor mask = mask_of(a.mask, block);
     if (mask.scalar_type() == at::kBool) {
       x.masked_fill_(mask.logical_not(), never);
     } else {
@@ -78,13 +71,6 @@ at::Tensor kept(const Attention& a, const at::Tensor& weights, const Block& bloc
   if (a.rate >= 1) return at::zeros_like(weights);
   const at::Tensor mask = kept_weights(a, block.begin, block.count, stream, cut);
   return mask.to(weights.scalar_type()).mul_(1 / (1 - a.rate));
-}
-
-// Gradients as the kernel of CPUs lays them out: [N, L, H, E] in memory. Its result lies as the
-// query does.
-at::Tensor empty_gradient(const at::Tensor& x) {
-  const auto sizes = x.sizes();
-  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, x.options()).transpose(1, 2);
 }
 
 std::vector<at::Tensor> forward_in_blocks(const Attention& a, const RandomStream& stream,
@@ -171,6 +157,11 @@ Attention attention_of(const graph::ModelGraph& graph, OpId op,
     if (name == "is_causal") a.causal = value.integer.c != 0;
   }
   return a;
+}
+
+at::Tensor empty_gradient(const at::Tensor& operand) {
+  const auto sizes = operand.sizes();
+  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, operand.options()).transpose(1, 2);
 }
 
 bool is_attention(const graph::ModelGraph& graph, OpId op) {

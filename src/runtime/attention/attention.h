@@ -31,6 +31,18 @@ struct Attention {
 Attention attention_of(const graph::ModelGraph& graph, OpId op,
                        std::span<const at::Tensor> operands);
 
+// Samples [begin, begin + count), which are computed together.
+struct Block {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  at::Tensor of(const at::Tensor& value) const { return value.narrow(0, begin, count); }
+};
+
+// Room for the gradient of an operand, as the kernel of CPUs lays it out: [N, L, H, E] in memory.
+// A result lies as the query does.
+at::Tensor empty_gradient(const at::Tensor& operand);
+
 // Numbers of 16 bits.
 inline bool is_half(const at::Tensor& x) {
   return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;

@@ -11,16 +11,10 @@
 namespace heterog::runtime {
 namespace {
 
-// Samples [begin, begin + count), which are computed together.
-struct Part {
-  std::int64_t begin = 0, count = 0;
-
-  at::Tensor of(const at::Tensor& x) const { return x.narrow(0, begin, count); }
-  // [count · H, L, E]
-  at::Tensor planes(const at::Tensor& x) const {
-    return of(x).reshape({count * x.size(1), x.size(2), x.size(3)});
-  }
-};
+// [count · H, L, E]
+at::Tensor planes(const at::Tensor& x, const Block& block) {
+  return block.of(x).reshape({block.count * x.size(1), x.size(2), x.size(3)});
+}
 
 // In single precision, whatever the operands are in.
 at::Tensor wide_product(const at::Tensor& x, const at::Tensor& y) {
@@ -43,34 +37,34 @@ class Dropped {
   Dropped(const Attention& a, const RandomStream& stream, const Cut& cut)
       : a_(a), stream_(stream), cut_(cut), bias_(added(a)) {}
 
-  // Calls with(part) until that says false; whether it never did.
+  // Calls with(block) until that says false; whether it never did.
   template <class With>
-  bool for_each_part(const With& with) const {
+  bool for_each_block(const With& with) const {
     const bool backward = a_.gradient.defined();
     const auto operand = static_cast<Bytes>(a_.query.element_size());
     const std::int64_t weights = a_.query.size(1) * a_.query.size(2) * a_.key.size(2);
     const std::int64_t most = cost::weights_at_once_on_gpu(operand, backward).samples(weights);
     const std::int64_t samples = a_.query.size(0);
     for (std::int64_t i = 0; i < samples; i += most) {
-      if (!with(Part{i, std::min(most, samples - i)})) return false;
+      if (!with(Block{i, std::min(most, samples - i)})) return false;
     }
     return true;
   }
 
-  // `queries`, `keys`: the part's planes.
-  DroppedWeights weights(const Part& part, const at::Tensor& queries,
+  // `queries`, `keys`: the block's planes.
+  DroppedWeights weights(const Block& block, const at::Tensor& queries,
                          const at::Tensor& keys) const {
-    return {wide_product(queries, keys.transpose(1, 2)).view(sizes(part)),
-            bias_.defined() ? part.of(bias_) : bias_,
+    return {wide_product(queries, keys.transpose(1, 2)).view(sizes(block)),
+            bias_.defined() ? block.of(bias_) : bias_,
             {static_cast<float>(a_.scale), static_cast<float>(1 / (1 - a_.rate)), a_.causal},
-            kept_weights_rule(a_, part.begin, part.count, stream_, cut_)};
+            kept_weights_rule(a_, block.begin, block.count, stream_, cut_)};
   }
 
-  at::Tensor empty(const Part& part) const { return at::empty(sizes(part), a_.query.options()); }
+  at::Tensor empty(const Block& block) const { return at::empty(sizes(block), a_.query.options()); }
 
  private:
-  std::vector<std::int64_t> sizes(const Part& part) const {
-    return {part.count, a_.query.size(1), a_.query.size(2), a_.key.size(2)};
+  std::vector<std::int64_t> sizes(const Block& block) const {
+    return {block.count, a_.query.size(1), a_.query.size(2), a_.key.size(2)};
   }
 
   const Attention& a_;
@@ -80,8 +74,8 @@ class Dropped {
 };
 
 // [count, H, …] of what was made by planes.
-at::Tensor of_heads(const at::Tensor& made, const Part& part) {
-  return made.view({part.count, made.size(0) / part.count, made.size(1), made.size(2)});
+at::Tensor of_heads(const at::Tensor& made, const Block& block) {
+  return made.view({block.count, made.size(0) / block.count, made.size(1), made.size(2)});
 }
 
 std::optional<std::vector<at::Tensor>> forward_that_drops(const Attention& a,
@@ -90,21 +84,16 @@ std::optional<std::vector<at::Tensor>> forward_that_drops(const Attention& a,
   const at::Tensor result = at::empty_like(a.query);
   const at::Tensor log_sums =
       at::empty({sizes[0], sizes[1], sizes[2]}, a.query.options().dtype(at::kFloat));
-  const bool done = dropped.for_each_part([&](const Part& part) {
-    const at::Tensor used = dropped.empty(part);
-    const DroppedWeights weights = dropped.weights(part, part.planes(a.query), part.planes(a.key));
-    if (!drop_weights_on_gpu(used, part.of(log_sums), weights)) return false;
-    part.of(result).copy_(of_heads(at::bmm(used.flatten(0, 1), part.planes(a.value)), part));
+  const bool done = dropped.for_each_block([&](const Block& block) {
+    const at::Tensor used = dropped.empty(block);
+    const DroppedWeights weights =
+        dropped.weights(block, planes(a.query, block), planes(a.key, block));
+    if (!drop_weights_on_gpu(used, block.of(log_sums), weights)) return false;
+    block.of(result).copy_(of_heads(at::bmm(used.flatten(0, 1), planes(a.value, block)), block));
     return true;
   });
   if (!done) return std::nullopt;
   return {{result, log_sums}};
-}
-
-// As the kernel of CPUs lays it out: [N, L, H, E] in memory.
-at::Tensor empty_gradient(const at::Tensor& x) {
-  const auto sizes = x.sizes();
-  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, x.options()).transpose(1, 2);
 }
 
 std::optional<std::vector<at::Tensor>> backward_that_drops(const Attention& a,
@@ -112,19 +101,19 @@ std::optional<std::vector<at::Tensor>> backward_that_drops(const Attention& a,
   const at::Tensor to_query = empty_gradient(a.query);
   const at::Tensor to_key = empty_gradient(a.key);
   const at::Tensor to_value = empty_gradient(a.value);
-  const bool done = dropped.for_each_part([&](const Part& part) {
-    const at::Tensor queries = part.planes(a.query), keys = part.planes(a.key);
-    const at::Tensor gradient = part.planes(a.gradient);
-    const DroppedWeights weights = dropped.weights(part, queries, keys);
-    const at::Tensor to_used = wide_product(gradient, part.planes(a.value).transpose(1, 2));
-    const at::Tensor used = dropped.empty(part), to_products = dropped.empty(part);
-    if (!drop_weights_backward_on_gpu(used, to_products, to_used, part.of(a.log_sums), weights)) {
+  const bool done = dropped.for_each_block([&](const Block& block) {
+    const at::Tensor queries = planes(a.query, block), keys = planes(a.key, block);
+    const at::Tensor gradient = planes(a.gradient, block);
+    const DroppedWeights weights = dropped.weights(block, queries, keys);
+    const at::Tensor to_used = wide_product(gradient, planes(a.value, block).transpose(1, 2));
+    const at::Tensor used = dropped.empty(block), to_products = dropped.empty(block);
+    if (!drop_weights_backward_on_gpu(used, to_products, to_used, block.of(a.log_sums), weights)) {
       return false;
     }
     const at::Tensor p = used.flatten(0, 1), s = to_products.flatten(0, 1);
-    part.of(to_value).copy_(of_heads(at::bmm(p.transpose(1, 2), gradient), part));
-    part.of(to_query).copy_(of_heads(at::bmm(s, keys), part));
-    part.of(to_key).copy_(of_heads(at::bmm(s.transpose(1, 2), queries), part));
+    block.of(to_value).copy_(of_heads(at::bmm(p.transpose(1, 2), gradient), block));
+    block.of(to_query).copy_(of_heads(at::bmm(s, keys), block));
+    block.of(to_key).copy_(of_heads(at::bmm(s.transpose(1, 2), queries), block));
     return true;
   });
   if (!done) return std::nullopt;

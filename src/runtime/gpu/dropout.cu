@@ -1,4 +1,5 @@
-// Dropout on a GPU: which elements stay, by the hash of random.cc, and what becomes of the others.
+// Dropout on a GPU: which elements stay, by the hash of random.cc, and what becomes of the others; and
+// the softmax of an attention that drops its weights.
 // CMake has NVRTC compile it in the preset cuda (cmake/compile_kernels.py); tests run it on the CPU, a
 // thread after the other.
 #include "runtime/gpu/kernel_arguments.h"

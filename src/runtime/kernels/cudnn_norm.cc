@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <string_view>
 #include <tuple>
 
 namespace heterog::runtime {
@@ -28,33 +27,30 @@ void replace(torch::jit::Stack& stack, const Tensors&... results) {
 
 }  // namespace
 
-bool call_cudnn_norm(const c10::FunctionSchema& schema, torch::jit::Stack& a) {
-  const std::string_view name = schema.name();
-  if (name == "aten::_native_batch_norm_legit" && schema.overload_name().empty()) {
-    const at::Tensor input = a[0].toTensor();
-    if (!is_for_cudnn(input, a[1], a[7].toDouble()) || !a[2].isTensor() || !a[5].toBool()) {
-      return false;
-    }
-    const auto made =
-        at::cudnn_batch_norm(input, a[1].toTensor(), a[2].toTensor(), a[3].toTensor(),
-                             a[4].toTensor(), /*training=*/true, a[6].toDouble(), a[7].toDouble());
-    replace(a, std::get<0>(made), std::get<1>(made), std::get<2>(made));
-    return true;
+bool normalise_by_cudnn(torch::jit::Stack& a) {
+  const at::Tensor input = a[0].toTensor();
+  if (!is_for_cudnn(input, a[1], a[7].toDouble()) || !a[2].isTensor() || !a[5].toBool()) {
+    return false;
   }
-  if (name == "aten::native_batch_norm_backward") {
-    const at::Tensor input = a[1].toTensor();
-    if (!is_for_cudnn(input, a[2], a[8].toDouble()) || !a[5].isTensor() || !a[6].isTensor() ||
-        !a[7].toBool()) {
-      return false;
-    }
-    const auto made = at::cudnn_batch_norm_backward(
-        input, a[0].toTensor().contiguous(), a[2].toTensor(), a[3].toOptional<at::Tensor>(),
-        a[4].toOptional<at::Tensor>(), a[5].toTensor(), a[6].toTensor(), a[8].toDouble(),
-        at::empty({0}, input.options().dtype(at::kByte)));
-    replace(a, std::get<0>(made), std::get<1>(made), std::get<2>(made));
-    return true;
+  const auto made =
+      at::cudnn_batch_norm(input, a[1].toTensor(), a[2].toTensor(), a[3].toTensor(),
+                           a[4].toTensor(), /*training=*/true, a[6].toDouble(), a[7].toDouble());
+  replace(a, std::get<0>(made), std::get<1>(made), std::get<2>(made));
+  return true;
+}
+
+bool normalise_back_by_cudnn(torch::jit::Stack& a) {
+  const at::Tensor input = a[1].toTensor();
+  if (!is_for_cudnn(input, a[2], a[8].toDouble()) || !a[5].isTensor() || !a[6].isTensor() ||
+      !a[7].toBool()) {
+    return false;
   }
-  return false;
+  const auto made = at::cudnn_batch_norm_backward(
+      input, a[0].toTensor().contiguous(), a[2].toTensor(), a[3].toOptional<at::Tensor>(),
+      a[4].toOptional<at::Tensor>(), a[5].toTensor(), a[6].toTensor(), a[8].toDouble(),
+      at::empty({0}, input.options().dtype(at::kByte)));
+  replace(a, std::get<0>(made), std::get<1>(made), std::get<2>(made));
+  return true;
 }
 
 }  // namespace heterog::runtime

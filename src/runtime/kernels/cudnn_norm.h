@@ -1,16 +1,17 @@
-// Batch norms by cuDNN, where PyTorch takes it in place of its own kernels.
+// Batch norms by cuDNN, where PyTorch takes it in place of its own kernels: on GPUs, for training
+// in float32 with channels that lie apart (with channels last it would keep more than a mean and a
+// deviation between the passes). True: the call was made, and its results stand in place of the
+// arguments. False: nothing was done.
 #pragma once
 
-#include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 
 namespace heterog::runtime {
 
-// The arguments of _native_batch_norm_legit or native_batch_norm_backward on a GPU. True: the call
-// was made by cuDNN, and its results stand in place of the arguments; running statistics have been
-// written over. False: nothing was done; cuDNN is for training in float32 with channels that lie
-// apart, as PyTorch chooses (with channels last it would keep more than a mean and a deviation
-// between the passes).
-bool call_cudnn_norm(const c10::FunctionSchema& schema, torch::jit::Stack& arguments);
+// Arguments of _native_batch_norm_legit, whose running statistics are written over.
+bool normalise_by_cudnn(torch::jit::Stack& arguments);
+
+// Arguments of native_batch_norm_backward.
+bool normalise_back_by_cudnn(torch::jit::Stack& arguments);
 
 }  // namespace heterog::runtime

@@ -293,6 +293,8 @@ OperatorCall::OperatorCall(const graph::ModelGraph& graph, OpId op, Samples samp
   arguments_ = std::move(arguments).stack();
   check_lists(handle_.schema(), arguments_);
   const operators::Family family = graph.facts(op).family;
+  const auto& statistics = graph.facts(op).batch_statistics;
+  norm_backward_ = on_cuda_ && statistics && statistics->backward;
   half_softmax_ =
       (family == operators::Family::kSoftmax || family == operators::Family::kSoftmaxBackward) &&
       is_half_softmax(handle_.schema(), arguments_);
@@ -355,7 +357,7 @@ torch::jit::Stack OperatorCall::call_boxed(torch::jit::Stack arguments) const {
   check(arguments);
   if (on_cuda_) widen_saved_statistics(schema(), arguments);
   try {
-    if (on_cuda_ && call_cudnn_norm(schema(), arguments)) {
+    if (norm_backward_ && normalise_back_by_cudnn(arguments)) {
       // its results are there
     } else if (half_softmax_) {
       call_half_softmax(handle_, arguments);
@@ -384,9 +386,7 @@ std::vector<at::Tensor> OperatorCall::call_over_statistics(torch::jit::Stack sta
   std::vector<c10::IValue> written;
   for (const std::size_t operand : statistics_) written.push_back(stack[places_[operand].argument]);
   check(stack);
-  if (!on_cuda_ || !call_cudnn_norm(over_statistics_->schema(), stack)) {
-    over_statistics_->callBoxed(stack);
-  }
+  if (!on_cuda_ || !normalise_by_cudnn(stack)) over_statistics_->callBoxed(stack);
   stack.insert(stack.end(), written.begin(), written.end());
   return as_declared(std::move(stack), on_cpu_ ? at::Tensor() : first);
 }

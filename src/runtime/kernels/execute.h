@@ -108,6 +108,7 @@ class OperatorCall {
   std::string op_;                      // its name, for errors
   std::optional<ExecuteOptions> fits_;  // it takes lists, which are made to fit
   bool half_softmax_ = false;           // it takes float16 and gives float32
+  bool norm_backward_ = false;          // on a GPU
 };
 
 // A call with its operands, which may be repeated.

@@ -47,7 +47,8 @@ class DdpSearch {
   }
 
  private:
-  // Whether shares for this number of micro-batches are the best so far, which they then are.
+  // Whether shares for this number of micro-batches are the best so far, which they then are. The
+  // whole batch comes first.
   bool take(std::size_t index, ClimbShares climb) {
     const std::int64_t count = counts_[index];
     SharesResult found =
@@ -58,13 +59,12 @@ class DdpSearch {
                                    .climb = climb,
                                    .until = (1 + evaluator_.used()) / 2});
     DdpPlan& best = result_.best;
-    const bool first = result_.even.samples.empty();
     if (index == 0) {
       result_.even = std::move(found.even);
       result_.proportional = std::move(found.proportional);
     }
     fits_ = found.best.evaluation.feasible;
-    if (!first && !better(found.best.evaluation, best.evaluation)) return false;
+    if (index != 0 && !better(found.best.evaluation, best.evaluation)) return false;
     best = {std::move(found.best.samples), count, std::move(found.best.strategy),
             found.best.evaluation};
     if (options_.as_ddp) {  // weights are the samples, whatever the search had
