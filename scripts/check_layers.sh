@@ -44,12 +44,12 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     # So it is of learning: its interface and settings are below its parts, training is above.
     settings = " learn/api.h learn/config.h"
     may["learn/drawing"] = "base graph cluster cost decide space" settings
-    may["learn/network"] = may["learn/drawing"] " tensors"
+    may["learn/formula"] = may["learn/drawing"]
+    may["learn/network"] = may["learn/drawing"] " tensors learn/formula"
     may["learn/problems"] = may["learn/drawing"]
-    may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/network learn/problems"
+    may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/formula learn/network learn/problems"
     may["learn/placers"] = may["learn/reinforce"] " learn/reinforce"
-    may["learn/teaching"] = may["learn/reinforce"] " search/portfolio learn/reinforce"
-    may["learn"] = may["learn/teaching"] " search/engines search/portfolio learn/teaching"
+    may["learn"] = may["learn/reinforce"] " search/engines search/portfolio learn/reinforce"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/gpu"] = "base"
     may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program runtime/gpu"
@@ -69,7 +69,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
       allowed[folder, folder] = 1
     }
     # The rest of comm and launch is built without LibTorch too, which tells.
-    n = split("tensors comm launch learn learn/drawing learn/network learn/placers learn/reinforce learn/teaching runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure tune client cli", parts, " ")
+    n = split("tensors comm launch learn learn/drawing learn/formula learn/network learn/placers learn/reinforce runtime/gpu runtime/kernels runtime/attention runtime/exec runtime/ranks runtime/check measure tune client cli", parts, " ")
     for (i = 1; i <= n; ++i) torch[parts[i]]
   }
   function complain(what) {

@@ -9,8 +9,8 @@ declare -A published=(
   [table1]="heterog_tables 1" [table2]="operator_tables 2" [table3]="operator_tables 3"
   [table4]="heterog_tables 4" [table5]="end_to_end" [table6]="unseen_models" [table7]="order_table"
 )
-# Those that go by another name, and one that others import.
-hidden=" heterog_tables operator_tables end_to_end unseen_models order_table cap "
+# Those that go by another name, and what others import.
+hidden=" heterog_tables operator_tables end_to_end unseen_models order_table cap wide_problems "
 
 list() {
   printf '%s\n' "${!published[@]}" orders

@@ -79,6 +79,12 @@ def graph_of(model):
     return graph
 
 
+def cluster_of(cluster):
+    """Those of the wide set (wide.py) are written where they are asked for."""
+    shipped = ROOT / f"configs/clusters/{cluster}.json"
+    return shipped if shipped.is_file() else ROOT / f"out/wide/{cluster}.json"
+
+
 def plan(case, planner, budget, seed, folder, policy=None):
     """Step in seconds, none if nothing fits; evaluations; seconds of planning."""
     found = []
@@ -93,7 +99,7 @@ def plan(case, planner, budget, seed, folder, policy=None):
 def run(case, request, budget, seed, folder, fits=True):
     model, batch, cluster = case
     command = [PROGRAM, "plan", "--graph", graph_of(model),
-               "--cluster", ROOT / f"configs/clusters/{cluster}.json", "--batch", batch,
+               "--cluster", cluster_of(cluster), "--batch", batch,
                "--planner", request, *budget, "--seed", seed, "--json",
                "--out", folder / "plan.json", "--log-level", "error"]  # fmt: skip
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)

@@ -1,17 +1,17 @@
 """HeteroG's Table 6: how much sooner a policy that was taught on other models fine-tunes to a good plan.
 
     scripts/reproduce.sh table6 [--evaluations N] [--set KEY=VALUE] [--seeds K] [--cases MODEL ...]
-        [--clusters NAME ...] [--random-cases N] [--teacher N] [--steps N] [--one-by-one]
+        [--clusters NAME ...] [--random-cases N] [--steps N] [--one-by-one]
         [--out FOLDER]
 
-Teaches a policy by configs/train/zoo.json on the models of the zoo but the paper's eight, all of them
+Trains a policy by configs/train/zoo.json on the models of the zoo but the paper's eight, all of them
 left out at once; with --one-by-one eight policies, each without one model. Then fine-tunes it, and the
 same network with the weights that it began with ("scratch"), on each of these models, both with the
 same settings. Prints seconds a step of the best known plan (best_known.json where it has the case,
 else of these runs and the one-shot plan), of the best plain data parallelism, and of what both runs
 end with; the simulated plans ("evaluations") until the best so far is within 1 % of scratch's end, and
 their ratio beside the paper's of minutes; those until within 2 % of the best known. Every run begins
-with the plain strategies and what its policy proposes, which count. What was taught is kept in FOLDER for later calls.
+with the plain strategies and what its policy proposes, which count. What was trained is kept in FOLDER for later calls.
 """
 
 import argparse
@@ -44,9 +44,9 @@ PAPER = {
 }  # fmt: skip
 
 
-def train(folder, settings, lessons=None):
+def train(folder, settings):
     """Path of the policy; goes on where an earlier call stopped."""
-    words = ["--lessons", lessons] if lessons else []
+    words = []
     for key, value in settings.items():
         words += ["--set", f"{key}={json.dumps(value)}"]
     command = [PROGRAM, "train", "--config", CONFIG, "--out", folder, "--resume", *words,
@@ -59,15 +59,13 @@ def taught(given):
     """The policy that each model meets, and scratch's. A rate of next to nothing leaves weights as
     they are at the start."""
     settings = {"random_cases": given.random_cases, "random_devices": given.random_devices,
-                "teacher_evaluations": given.teacher, "steps": given.steps}
+                "steps": given.steps}
     scratch = train(given.out / "scratch", {"random_cases": 4, "cases_per_step": 4, "steps": 1,
-                                            "teacher_evaluations": 1, "learning_rate": 1e-9})
+                                            "learning_rate": 1e-9})
     if not given.one_by_one:
         policy = train(given.out / "taught", {**settings, "leave_out": MODELS})
         return dict.fromkeys(MODELS, policy), scratch
-    train(given.out / "teacher", settings | {"steps": math.ceil(given.random_cases / 4)})
-    lessons = given.out / "teacher" / "train.ckpt"
-    return {model: train(given.out / f"without-{model}", {**settings, "leave_out": [model]}, lessons)
+    return {model: train(given.out / f"without-{model}", {**settings, "leave_out": [model]})
             for model in MODELS}, scratch
 
 
@@ -126,8 +124,7 @@ def main():
     parser.add_argument("--clusters", nargs="+", default=[TABLES[1][0], TABLES[4][0]])
     parser.add_argument("--random-cases", type=int, default=150, help="problems that are drawn")
     parser.add_argument("--random-devices", type=int, default=16, help="of the largest of them")
-    parser.add_argument("--teacher", type=int, default=300, help="plans of each search")
-    parser.add_argument("--steps", type=int, default=600, help="of teaching")
+    parser.add_argument("--steps", type=int, default=600, help="of training")
     parser.add_argument("--one-by-one", action="store_true", help="eight policies")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "table6")
     given = parser.parse_args()
@@ -137,7 +134,7 @@ def main():
     problems = {case["case"] for line in log for case in json.loads(line)["cases"]}
     print(f"HeteroG Table 6; trained and tuned on: {machine()}\n"
           f"{'each model' if given.one_by_one else 'the eight models'} left out: {len(log):,} steps on "
-          f"{len(problems)} problems of others, at most {given.teacher:,} plans searched for each\n"
+          f"{len(problems)} problems of others\n"
           f"fine-tuning{''.join(' with ' + one for one in given.set)}, {given.evaluations:,} evaluations, "
           f"{given.seeds} seed(s)\n")
     print(f"{'':36}{'seconds a step':^36}{'evaluations to scratch, + 1 %':^38}"

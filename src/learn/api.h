@@ -23,7 +23,6 @@ struct CaseProgress {
   std::string name;                  // "vgg19 192 heterog-8gpu"
   double mean_step_seconds = 0;      // of this step's samples
   double best_step_seconds = 0;      // of everything simulated so far; 0: none was feasible
-  double taught_step_seconds = 0;    // of the plan that a teacher found; 0: none, or none fits
   double baseline_step_seconds = 0;  // best feasible of EV/CP × PS/AR; 0: none is feasible
 };
 
@@ -48,22 +47,16 @@ struct TrainOptions {
   // kCheckpoint: go on from out_dir/train.ckpt, or anew where the run was stopped before its first.
   StartFrom start = StartFrom::kScratch;
   int threads = 1;
-  // A train.ckpt of an earlier run on the same cases, or some of them, whose teacher's answers are
-  // taken; empty: the teacher is asked for all.
-  std::string lessons;
   std::function<void(const TrainProgress&)> progress;  // after every step; may be empty
-  // How many of the searches of this rank for lessons are done, of those that it is at; from any
-  // thread, one call at a time. May be empty.
-  std::function<void(std::int64_t done, std::int64_t asked)> teaching = {};
-  // Asked after each step, and during searches from any thread: whether to stop. Then a checkpoint
-  // is written that a later run goes on from. May be empty.
+  // Asked after each step: whether to stop. Then a checkpoint is written that a later run goes on
+  // from. May be empty.
   std::function<bool()> stopped = {};
   // Forward and backward passes run on this GPU of the host, of those that CUDA shows; none: on the
   // CPU. Weights are then the same bits on all ranks, but not in the next run: GPUs add up in any
   // order.
   std::optional<int> gpu = {};
   // The processes that share the work, of which this is one; null: it trains by itself. Its rank 0
-  // alone reads `lessons` and reads and writes `out_dir`.
+  // alone reads and writes `out_dir`.
   Team* team = nullptr;
 };
 
@@ -99,11 +92,12 @@ class Policy {
   std::shared_ptr<const Impl> impl_;
 };
 
-// One shot, one forward pass: what the network expects, decoded so that neighbouring groups agree
-// (learn/drawing/decode.h), then `samples` more: coarser and finer ones, then draws.
+// One shot, one forward pass: the most likely strategies, `samples` + 1 of them. Of a policy that
+// begins as the formula these are distinct, and fewer where there are no more. Of the others the
+// most likely action of each group, then draws; two plain strategies are evaluated in three orders,
+// of which the faster one is taken.
 // The strategies are on the policy's own groups (unit_of_op is filled in), so they fit every
-// problem of the same graph and cluster. Two plain strategies are evaluated in three orders, of
-// which the faster one is taken, nothing else.
+// problem of the same graph and cluster.
 std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                       int samples, const Rng& rng);
 
@@ -143,8 +137,9 @@ std::string shipped_policy_path();
 
 // The answer of the planner "policy".
 enum class PolicyAnswer : std::uint8_t {
-  kBest,    // the best of proposals, baselines, and what fine-tuning and search make of them
-  kLikely,  // the most likely strategy, or one row of its table for all groups where that is faster
+  kBest,      // of proposals, baselines, and what fine-tuning and search make of them
+  kLikely,    // of its most likely plans; docs/policy.md says what of other networks
+  kSearched,  // what `plan` finds, its proposals among the starts
 };
 
 struct PolicyPlannerOptions {

@@ -4,7 +4,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/file.h"
 #include "base/json_reader.h"
@@ -20,7 +19,7 @@ using tensors::write_tensors;
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr int kUnchecked = 1;  // without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";
@@ -42,16 +41,11 @@ Json actions_json(const Actions& actions) {
 
 Json state_json(const CaseState& state, const Case& c) {
   Json json = {{"name", c.name},
-               {"taught", state.taught},
                {"average", {state.average.updates, state.average.mean, state.average.variance}},
                {"baseline", evaluation_json(state.baseline)}};
   if (state.best) {
     json["best"] = {{"actions", actions_json(state.best->actions)},
                     {"evaluation", evaluation_json(state.best->evaluation)}};
-  }
-  if (state.lesson) {
-    json["lesson"] = {{"actions", actions_json(state.lesson->actions)},
-                      {"step_seconds", state.lesson->step_seconds}};
   }
   return json;
 }
@@ -81,10 +75,10 @@ RewardAverage parse_average(const JsonValue& value) {
 
 // An action for each group of the case, each one that there is.
 Actions parse_actions(const JsonValue& value, const Case& c) {
-  const auto last = static_cast<std::int64_t>(c.space->size()) - 1;
   Actions actions;
-  for (const JsonValue& item : row(value, c.problem->grouping.count())) {
-    actions.emplace_back(static_cast<std::size_t>(item.as_int(0, last)));
+  for (const JsonValue& item : row(value, decision_count(c))) {
+    const auto values = static_cast<std::int64_t>(decision_values(c, actions.size()));
+    actions.emplace_back(static_cast<std::size_t>(item.as_int(0, values - 1)));
   }
   return actions;
 }
@@ -101,13 +95,6 @@ CaseState parse_state(const JsonValue& value, const Case& c) {
     state.best = Scored{.actions = parse_actions(scored.required("actions"), c),
                         .evaluation = parse_evaluation(scored.required("evaluation"))};
     scored.finish();
-  }
-  state.taught = object.required("taught").as_bool();
-  if (object.has("lesson")) {
-    JsonObject taught(object.required("lesson"));
-    state.lesson = Lesson{.actions = parse_actions(taught.required("actions"), c),
-                          .step_seconds = taught.number("step_seconds", 0, kLargest)};
-    taught.finish();
   }
   object.finish();
   return state;
@@ -295,32 +282,6 @@ void save_learner(Learner& learner, std::span<const Case> cases, const std::stri
 
 std::string pack_learner(Learner& learner, std::span<const Case> cases) {
   return tensors::pack_tensors(learner_file(learner, cases));
-}
-
-void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner) {
-  const TensorFile file = read_tensors(path);
-  const TrainConfig config = read_config(file, path);  // lessons know nothing of features
-  const TrainConfig& now = learner.config;
-  // Random cases are drawn by all of these: one of the same name could be another.
-  VALIDATE(config.graphs == now.graphs && config.seed == now.seed &&
-               config.random_devices == now.random_devices && config.actions == now.actions &&
-               config.max_groups == now.max_groups &&
-               config.teacher_evaluations == now.teacher_evaluations,
-           "{}: config: its lessons were made with other graphs, seed, random_devices, actions, "
-           "max_groups or teacher_evaluations",
-           path);
-  const std::string source = path + ": progress";
-  const Json json = parse_json(text(file, "progress", path), source);
-  std::map<std::string, std::size_t> index;
-  for (std::size_t i = 0; i < cases.size(); ++i) index[cases[i].name] = i;
-  JsonObject progress{JsonValue(json, source)};
-  for (const JsonValue& item : progress.list("cases")) {
-    const auto at = index.find(JsonObject(item).string("name"));
-    if (at == index.end()) continue;
-    CaseState state = parse_state(item, cases[at->second]);
-    learner.states[at->second].taught = state.taught;
-    learner.states[at->second].lesson = std::move(state.lesson);
-  }
 }
 
 Learner load_learner(const TrainConfig& config, std::span<const Case> cases,

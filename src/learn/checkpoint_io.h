@@ -32,8 +32,4 @@ std::string pack_learner(Learner& learner, std::span<const Case> cases);
 Learner unpack_learner(const TrainConfig& config, std::span<const Case> cases,
                        const std::string& bytes, const std::string& source);
 
-// Takes the lessons of the cases that the file has, by their names, made with the same actions,
-// groups and evaluations of the teacher. Throws as load_policy, and if these differ.
-void load_lessons(std::span<const Case> cases, const std::string& path, Learner& learner);
-
 }  // namespace heterog::learn

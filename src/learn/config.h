@@ -35,8 +35,10 @@ struct TrainConfig {
   std::int64_t samples = 16;        // strategies of a case in one step, from one forward pass
   std::int64_t checkpoint_every = 20;
 
-  std::string actions = "heterog";  // or "sets": those of space::ActionTable
-  std::int64_t max_groups = 96;     // N
+  // "heterog": HeteroG's M + 4, for every group by itself; "formula": whole plans, by the formula
+  // of estimated layouts and what the network adds to it.
+  std::string actions = "heterog";
+  std::int64_t max_groups = 96;  // N
   std::int64_t gat_layers = 2;
   std::int64_t gat_heads = 4;
   std::int64_t gat_head_width = 16;
@@ -59,8 +61,6 @@ struct TrainConfig {
   // The weight of imitating a case's best strategy, against the policy gradient; 0: none. The first
   // strategies that can be it are the plain ones: EV/CP × PS/AR, blocks on single devices.
   double elite_weight = 1.0;
-  // Evaluations of the search whose plan of a case is imitated; 0: nobody teaches.
-  std::int64_t teacher_evaluations = 0;
   // In fine-tuning, H in nats a group below which the objective loses floor − H; 0: none.
   double finetune_entropy_floor = 0.2;
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
@@ -71,15 +71,15 @@ enum class RandomStream : std::uint64_t {
   kSampling = 1,     // by step
   kCaseOrder = 2,    // by epoch
   kRandomCases = 3,  // by number
-  kTeacher = 4,      // by case
 };
 inline Rng random_stream(const TrainConfig& config, RandomStream purpose) {
   return Rng(static_cast<std::uint64_t>(config.seed)).split(static_cast<std::uint64_t>(purpose));
 }
 
 // The actions that the policy chooses among for each group.
+inline bool begins_as_formula(const TrainConfig& config) { return config.actions == "formula"; }
 inline space::ActionTable action_table(const TrainConfig& config) {
-  return config.actions == "sets" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
+  return config.actions != "heterog" ? space::ActionTable::kSets : space::ActionTable::kHeterog;
 }
 
 // The number of parameters of the network that a config describes, counted without making it. A

@@ -30,7 +30,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("seed", c.seed, 0, std::numeric_limits<std::int64_t>::max());
   visit("steps", c.steps, 1, kMaxSteps);
   visit("cases_per_step", c.cases_per_step, 1, 1000);
-  visit("samples", c.samples, 0, 10000);
+  visit("samples", c.samples, 1, 10000);
   visit("checkpoint_every", c.checkpoint_every, 1, kMaxSteps);
   visit("actions", c.actions);
   visit("max_groups", c.max_groups, 1, 2000);
@@ -50,7 +50,6 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("entropy_weight_end", c.entropy_weight_end, 0.0, 1e3);
   visit("normalize_advantage", c.normalize_advantage);
   visit("elite_weight", c.elite_weight, 0.0, 1e3);
-  visit("teacher_evaluations", c.teacher_evaluations, 0, 1'000'000'000);
   visit("finetune_entropy_floor", c.finetune_entropy_floor, 0.0, 10.0);
 }
 
@@ -97,12 +96,15 @@ std::vector<TrainGraph> read_graphs(JsonObject& object) {
 }
 
 void check_config(const TrainConfig& c, const std::string& source) {
-  VALIDATE(c.actions == "heterog" || c.actions == "sets",
-           "{}: actions: is \"{}\", must be \"heterog\" or \"sets\"", source, printable(c.actions));
+  VALIDATE(c.actions == "heterog" || c.actions == "formula",
+           "{}: actions: is \"{}\", must be \"heterog\" or \"formula\"", source,
+           printable(c.actions));
+  VALIDATE(c.actions != "formula" || c.samples > 5,
+           "{}: samples: is {}, must be at least 6 where actions is \"formula\": a draw is held "
+           "against five others",
+           source, c.samples);
   VALIDATE(c.fixed_devices == 0 || c.actions == "heterog",
            "{}: actions: must be \"heterog\" where fixed_devices is not 0", source);
-  VALIDATE(c.samples > 0 || c.teacher_evaluations > 0,
-           "{}: samples: is 0, must be at least 1 where teacher_evaluations is 0", source);
   VALIDATE(c.txl_width % c.txl_heads == 0,
            "{}: txl_heads: {} does not divide txl_width {}; choose a divisor", source, c.txl_heads,
            c.txl_width);

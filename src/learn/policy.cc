@@ -6,7 +6,6 @@
 #include "base/own_file.h"
 #include "learn/api.h"
 #include "learn/checkpoint_io.h"
-#include "learn/drawing/decode.h"
 #include "learn/network/network_copy.h"
 #include "learn/policy_impl.h"
 #include "learn/reinforce/case.h"
@@ -39,22 +38,18 @@ std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluat
   use_one_network_thread();
   torch::NoGradGuard no_grad;
   const auto max_groups = static_cast<int>(policy.config().max_groups);
-  const decide::OrderPolicy order = search::evaluations_are_costly(evaluator.problem())
-                                        ? decide::OrderPolicy::kRankQueued
-                                        : find_order(evaluator);
-  Case c = make_case("", regrouped(evaluator.problem(), max_groups), {.order = order},
-                     action_table(policy.config()));
-  if (!search::evaluations_are_costly(evaluator.problem())) {
-    c.schedule.micro_batches = find_micro_batches(c, evaluator);
+  const bool formula = begins_as_formula(policy.config());
+  const bool costly = formula || search::evaluations_are_costly(evaluator.problem());
+  const Case c =
+      make_case("", regrouped(evaluator.problem(), max_groups),
+                costly ? decide::OrderPolicy::kRankQueued : find_order(evaluator), policy.config());
+  const Said said = say(policy.impl().network, c.features);
+  std::vector<Actions> proposed = likely_strategies(c, said, static_cast<std::size_t>(samples) + 1);
+  if (!formula) {
+    for (Actions& drawn : sample_actions(said.log_probabilities, samples, rng)) {
+      proposed.push_back(std::move(drawn));
+    }
   }
-  const torch::Tensor log_probabilities = log_policy(policy.impl().network, c.features);
-  std::vector<Actions> proposed = decode_proposals(log_probabilities, c.group_weights);
-  const auto wanted = static_cast<std::size_t>(samples) + 1;
-  for (std::size_t next = proposed.size(); next < wanted; ++next) {
-    proposed.push_back(decode_draw(log_probabilities, c.group_weights,
-                                   kSwitchCosts[next % kSwitchCosts.size()], rng.split(next)));
-  }
-  proposed.resize(wanted);
   std::vector<decide::Strategy> strategies;
   for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
   return strategies;

@@ -7,11 +7,12 @@
 
 #include "decide/micro_batches.h"
 #include "learn/api.h"
-#include "learn/drawing/decode.h"
 #include "oracle/batch_evaluator.h"
 #include "search/engines/local_search.h"
 #include "search/moves/move.h"
+#include "search/portfolio/portfolio.h"
 #include "search/starts/baselines.h"
+#include "search/starts/settle.h"
 #include "search/starts/starts.h"
 #include "space/action_space.h"
 
@@ -22,7 +23,7 @@ using search::BatchEvaluator;
 using search::PlannerContext;
 using search::PlannerResult;
 
-constexpr std::array<std::string_view, 2> kAnswers = {"best", "likely"};
+constexpr std::array<std::string_view, 3> kAnswers = {"best", "likely", "searched"};
 
 constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
     {{"checkpoint", "the trained policy",
@@ -33,10 +34,14 @@ constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
      {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
       search::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
      {"answer",
-      "the best that is found from the policy, or its most likely strategy in the best order, or "
-      "one "
-      "action for all groups where that is faster",
+      "the best that is found from the policy, or the best of its ten most likely plans; of a "
+      "policy that decides every group by itself, its most likely strategy or one action for all "
+      "groups; or what `plan` finds with its proposals among the starts",
       search::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
+
+// Of answer=likely, by a policy that begins as the formula.
+constexpr int kPlansAlone = 10;
+constexpr int kSettlingRounds = 2;  // of two plans each
 
 class PolicyPlanner final : public search::Planner {
  public:
@@ -46,6 +51,11 @@ class PolicyPlanner final : public search::Planner {
         Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
     BatchEvaluator evaluator(context.oracle, context.budget);
     if (options_.answer == PolicyAnswer::kLikely) return likely(policy, context, evaluator);
+    if (options_.answer == PolicyAnswer::kSearched) {
+      return search::best_plan(
+          context, {.given = propose(policy, evaluator, kPlansAlone - 1, context.rng.split(1)),
+                    .given_by = "policy"});
+    }
     std::vector<decide::Strategy> strategies =
         propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
     for (search::NamedStrategy& baseline : search::baseline_strategies(context.problem())) {
@@ -62,14 +72,44 @@ class PolicyPlanner final : public search::Planner {
   }
 
  private:
-  // A baseline counts at its best order, too, and so does every row of the policy's table for all
-  // groups: whoever trusts the network alone is not given what one row beats.
+  // Six plans as they are said; shares of the best are settled, in at most four more; what is left
+  // of ten are further plans.
+  static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
+                                         BatchEvaluator& evaluator) {
+    const std::vector<decide::Strategy> proposed =
+        propose(policy, evaluator, kPlansAlone - 1, context.rng);
+    const std::size_t first =
+        std::min(proposed.size(), static_cast<std::size_t>(kPlansAlone - 2 * kSettlingRounds));
+    const auto measured = evaluator.evaluate(std::span(proposed).first(first));
+    PlannerResult result{.found_by = "policy"};
+    for (std::size_t i = 0; i < first; ++i) {
+      consider(result, proposed[i], measured[i].evaluation);
+    }
+    const space::GroupSummaries groups =
+        space::summarize_groups(search::with_units(context.problem(), result.strategy));
+    const search::Tried settled =
+        search::settle(evaluator, groups, {result.strategy, result.evaluation}, kSettlingRounds);
+    if (consider(result, settled.strategy, settled.evaluation)) result.found_by = "policy + shares";
+    for (std::size_t i = first; i < proposed.size() && evaluator.evaluations() < kPlansAlone; ++i) {
+      if (consider(result, proposed[i],
+                   evaluator.evaluate(std::span(proposed).subspan(i, 1))[0].evaluation)) {
+        result.found_by = "policy";
+      }
+    }
+    result.evaluations = evaluator.evaluations();
+    return result;
+  }
+
+  // Whole plans as they are said. Of a network that decides every group by itself, a baseline
+  // counts at its best order, too, and so does every row of its table for all groups: whoever
+  // trusts it alone is not given what one row beats.
   static PlannerResult likely(const Policy& policy, PlannerContext& context,
                               BatchEvaluator& evaluator) {
-    const std::vector<decide::Strategy> proposed =
-        propose(policy, evaluator, static_cast<int>(kSwitchCosts.size()) - 1, context.rng);
+    if (begins_as_formula(policy.config())) {
+      return settled_proposals(policy, context, evaluator);
+    }
     PlannerResult result;
-    consider_all(result, proposed, evaluator, "policy");
+    consider_all(result, propose(policy, evaluator, 0, context.rng), evaluator, "policy");
     const space::ActionSpace actions(context.problem(), action_table(policy.config()));
     std::vector<decide::Strategy> rows;
     for (space::ActionId row : actions.ids()) {

@@ -15,7 +15,6 @@ std::string log_line(const TrainProgress& progress) {
     cases.push_back({{"case", c.name},
                      {"mean_step_seconds", c.mean_step_seconds},
                      {"best_step_seconds", c.best_step_seconds},
-                     {"taught_step_seconds", c.taught_step_seconds},
                      {"baseline_step_seconds", c.baseline_step_seconds}});
   }
   const Json line = {{"step", progress.step},

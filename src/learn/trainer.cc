@@ -11,10 +11,8 @@
 #include "base/log.h"
 #include "learn/api.h"
 #include "learn/checkpoint_io.h"
-#include "learn/drawing/decode.h"
 #include "learn/policy_impl.h"
 #include "learn/reinforce/learner.h"
-#include "learn/teaching/lessons.h"
 #include "learn/train_log_io.h"
 
 namespace heterog::learn {
@@ -22,7 +20,7 @@ namespace {
 
 // Of what ranks tell each other while they train: counts up whenever two builds would
 // misunderstand.
-constexpr int kExchange = 3;
+constexpr int kExchange = 4;
 // In fine-tuning: trained weights go on from a small step, and hardly lack exploration.
 constexpr double kFinetuneLearningRate = 1e-3;
 constexpr double kFinetuneEntropyWeight = 0.005;
@@ -75,7 +73,6 @@ TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
     if (state.best && state.best->evaluation.feasible) {
       progress.best_step_seconds = to_seconds(state.best->evaluation.step);
     }
-    if (state.lesson) progress.taught_step_seconds = state.lesson->step_seconds;
     if (state.baseline.feasible) {
       progress.baseline_step_seconds = to_seconds(state.baseline.step);
     }
@@ -102,8 +99,7 @@ std::uint64_t digest(std::span<const Case> cases) {
     hasher.add(c.name);
     hasher.add(c.problem->graph->hash());
     hasher.add(c.problem->cluster->hash());
-    hasher.add(static_cast<std::uint64_t>(c.schedule.order));
-    hasher.add(static_cast<std::uint64_t>(c.schedule.micro_batches));
+    hasher.add(static_cast<std::uint64_t>(c.order));
     const learn::FeatureTensors& seen = c.features;
     for (const torch::Tensor* features : {&seen.ops, &seen.groups, &seen.devices, &seen.actions}) {
       hasher.add(bytes_of(*features));
@@ -165,7 +161,6 @@ Learner first_state(const TrainConfig& config, const TrainOptions& options,
       learner = load_learner(config, cases, folder->checkpoint());
     } else {
       folder->begin(config);
-      if (!options.lessons.empty()) load_lessons(cases, options.lessons, learner);
     }
     folder->open_log(learner.step);
   }
@@ -210,26 +205,18 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   std::optional<NetworkCopy> copy = copy_on(options.gpu, config);
   const LearningContext context{
       .cases = cases, .measure = simulated(threads), .team = team, .copy = copy ? &*copy : nullptr};
-  const TeachingContext teaching{.cases = cases,
-                                 .threads = threads,
-                                 .team = team,
-                                 .stopped = options.stopped,
-                                 .progress = options.teaching};
   bool stopped = false;
   while (learner.step < config.steps && !stopped) {
-    stopped = !teach_next(learner, teaching);
-    std::optional<TrainProgress> progress;
-    if (!stopped) {
-      progress = learn_step(learner, context, entropy_weight_at(config, learner.step));
-      stopped = stop_together(team, learner, options.stopped);
-    }
-    if (folder && progress) folder->log(*progress);
+    const TrainProgress progress =
+        learn_step(learner, context, entropy_weight_at(config, learner.step));
+    stopped = stop_together(team, learner, options.stopped);
+    if (folder) folder->log(progress);
     const bool due = learner.step % config.checkpoint_every == 0 || learner.step == config.steps;
     if (folder && (due || stopped)) {
       folder->save(learner, cases);
       logger().info("step {} of {}: saved to {}", learner.step, config.steps, folder->checkpoint());
     }
-    if (options.progress && progress) options.progress(*progress);
+    if (options.progress) options.progress(progress);
   }
   TrainSummary summary = summarize(learner, cases);
   summary.stopped = learner.step < config.steps;
@@ -247,17 +234,15 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   config.seed = std::bit_cast<std::int64_t>(options.seed);
   config.cases_per_step = 1;
   config.learning_rate = kFinetuneLearningRate;
-  config.teacher_evaluations = 0;
-  if (config.samples == 0) config.samples = TrainConfig{}.samples;
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
   VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
 
   std::vector<Case> cases;
   oracle::BatchEvaluator evaluator(oracle);
-  cases.push_back(make_case(options.name,
-                            regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
-                            {.order = find_order(evaluator)}, action_table(config)));
-  cases.front().schedule.micro_batches = find_micro_batches(cases.front(), evaluator);
+  const bool formula = begins_as_formula(config);  // its schedules are knobs
+  cases.push_back(
+      make_case(options.name, regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
+                formula ? decide::OrderPolicy::kRankQueued : find_order(evaluator), config));
   Learner learner(config);
   learner.network = clone(policy.impl().network, config);
   learner.optimizer = torch::optim::Adam(learner.network->parameters(),
@@ -273,8 +258,9 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                                 .entropy_floor = config.finetune_entropy_floor,
                                 .copy = copy ? &*copy : nullptr};
 
+  constexpr std::size_t kProposals = 5;
   const std::vector<Actions> proposals =
-      decode_proposals(log_policy(learner.network, cases[0].features), cases[0].group_weights);
+      likely_strategies(cases[0], say(learner.network, cases[0].features), kProposals);
   keep_best(learner.states[0].best, proposals,
             evaluate_samples(cases[0], proposals, context.measure));
   learner.evaluations += static_cast<std::int64_t>(proposals.size());
@@ -301,7 +287,8 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   }
 
   const Scored& best = *learner.states[0].best;
-  const Actions likely = most_likely(log_policy(learner.network, cases[0].features));
+  const Said said = say(learner.network, cases[0].features);
+  const Actions likely = likely_strategies(cases[0], said, 1).front();
   return {.policy = make_policy(policy.config(), learner.network),
           .strategy = standalone_strategy(cases[0], best.actions),
           .evaluation = best.evaluation,

@@ -15,12 +15,14 @@
 #include "search/registry.h"
 #include "search/starts/balanced_servers.h"
 #include "search/starts/baselines.h"
+#include "search/starts/whole_model.h"
 
 namespace heterog::search {
 
 std::vector<PlannerEntry> builtin_planners() {
   std::vector<PlannerEntry> entries = baseline_entries();
   std::ranges::move(balanced_server_entries(), std::back_inserter(entries));
+  std::ranges::move(whole_model_entries(), std::back_inserter(entries));
   entries.push_back(autosync_entry());
   std::ranges::move(pipeline_entries(), std::back_inserter(entries));
   std::ranges::move(placement_entries(), std::back_inserter(entries));

@@ -62,7 +62,7 @@ TEST(TrainConfig, ErrorsNameFileFieldAndRemedy) {
               testing::AllOf(testing::HasSubstr("c.json"), testing::HasSubstr("stepz")));
   EXPECT_THAT(error_of(R"({"samples": 0})"), testing::HasSubstr("samples"));
   EXPECT_THAT(error_of(R"({"learning_rate": "fast"})"), testing::HasSubstr("learning_rate"));
-  EXPECT_THAT(error_of(R"({"fixed_devices": 8, "actions": "sets"})"),
+  EXPECT_THAT(error_of(R"({"fixed_devices": 8, "actions": "formula"})"),
               testing::HasSubstr("where fixed_devices is not 0"));
   EXPECT_THAT(error_of(R"({"txl_width": 10, "txl_heads": 4})"), testing::HasSubstr("divide"));
   EXPECT_THAT(

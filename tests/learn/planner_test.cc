@@ -23,21 +23,24 @@ class PolicyPlannerTest : public testing::Test {
     config.steps = 2;
     config.max_groups = 12;
     path_ = train(config, {.out_dir = folder_.string()}).policy_path;
+    config.actions = "formula";
+    formula_path_ = train(config, {.out_dir = (folder_ / "formula").string()}).policy_path;
   }
   static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
 
   static search::PlannerResult plan(const cost::Problem& problem, int threads,
                                     search::Budget budget,
-                                    std::vector<search::Setting> settings = {}) {
+                                    std::vector<search::Setting> settings = {},
+                                    const std::string& path = path_) {
     ThreadPool pool(threads);
     oracle::SimulatedOracle oracle(problem, pool);
     search::PlannerContext context{.oracle = oracle, .rng = Rng(5), .budget = std::move(budget)};
-    settings.push_back({"checkpoint", path_});
+    settings.push_back({"checkpoint", path});
     return policy_planner_entry().make(settings, *problem.cluster)->plan(context);
   }
 
   static inline std::filesystem::path folder_;
-  static inline std::string path_;
+  static inline std::string path_, formula_path_;
 };
 
 TEST_F(PolicyPlannerTest, NeverWorseThanABaseline) {
@@ -105,6 +108,35 @@ TEST_F(PolicyPlannerTest, TheMostLikelyStrategyCountsAtItsBestOrderAndBuckets) {
     }
   }
   EXPECT_GT(worse, 0);
+}
+
+// Of the policy that begins as the formula: ten plans at most, and none of its proposals is better.
+TEST_F(PolicyPlannerTest, TheFormulasPolicyAloneTakesTenPlans) {
+  for (const auto& [graph, batch] :
+       {std::pair{"vgg19-tiny", 64}, std::pair{"bert_large24-tiny", 16}}) {
+    const auto problem = test_problem(graph, "heterog-8gpu", batch, 2000);
+    const auto result = plan(*problem, 2, {}, {{"answer", "likely"}}, formula_path_);
+    EXPECT_LE(result.evaluations, 10);
+    ThreadPool threads(1);
+    oracle::SimulatedOracle oracle(*problem, threads);
+    oracle::BatchEvaluator evaluator(oracle, {});
+    EXPECT_EQ(evaluator.evaluate(result.strategy).evaluation.step, result.evaluation.step);
+    const auto proposed = propose(Policy::load(formula_path_), evaluator, 5, Rng(5));
+    EXPECT_EQ(evaluator.evaluations(), 1);  // proposing simulates nothing
+    ASSERT_EQ(proposed.size(), 6u);
+    for (const decide::Strategy& one : proposed) {
+      EXPECT_FALSE(search::better(evaluator.evaluate(one).evaluation, result.evaluation)) << graph;
+    }
+  }
+}
+
+TEST_F(PolicyPlannerTest, SearchesFromItsProposals) {
+  const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
+  const auto a = plan(*problem, 1, {.evaluations = 150}, {{"answer", "searched"}}, formula_path_);
+  const auto b = plan(*problem, 2, {.evaluations = 150}, {{"answer", "searched"}}, formula_path_);
+  EXPECT_EQ(a.strategy, b.strategy);
+  const auto alone = plan(*problem, 1, {}, {{"answer", "likely"}}, formula_path_);
+  EXPECT_FALSE(search::better(alone.evaluation, a.evaluation));
 }
 
 }  // namespace

@@ -27,7 +27,6 @@ struct TrainVerbOptions {
   std::string config;
   std::string out;
   std::vector<std::string> set;
-  std::string lessons;
   bool resume = false;
   bool gpu = false;
   bool seed_given = false;
@@ -36,8 +35,7 @@ struct TrainVerbOptions {
   int processes = 0;  // as many as a starter has started
 };
 
-// Ranks wait for each other while they search for lessons, for as long as the longest search takes;
-// one that is killed is missed at once all the same.
+// Ranks wait for each other while they simulate; one that is killed is missed at once all the same.
 constexpr double kPatienceSeconds = 3600;
 // A step on large clusters, and a checkpoint, may take as long once a signal has come.
 constexpr std::chrono::milliseconds kToSave{60'000};
@@ -59,14 +57,9 @@ learn::TrainSummary train_until_told(const learn::TrainConfig& config,
       config, {.out_dir = options.out,
                .start = options.resume ? learn::StartFrom::kCheckpoint : learn::StartFrom::kScratch,
                .threads = threads,
-               .lessons = options.lessons,
                .progress =
                    [&](const learn::TrainProgress& now) {
                      progress.show(share_done(now), progress_text(now));
-                   },
-               .teaching =
-                   [&](std::int64_t done, std::int64_t asked) {
-                     progress.show(0, fmt::format("lesson {} of the next {}", done, asked));
                    },
                .stopped = [&] { return signals.noted() || (caller.stopped && caller.stopped()); },
                .gpu = gpu_for_passes(options.gpu, local_rank),
@@ -154,8 +147,6 @@ void add_train(CLI::App& app, Action& chosen) {
   verb.add_option("--out", options->out, "Folder of the run: checkpoints, log, config as resolved")
       ->required();
   verb.add_option("--set", options->set, "key=value in place of the config's, may be repeated");
-  verb.add_option("--lessons", options->lessons,
-                  "A train.ckpt of an earlier run, whose teacher's plans are taken");
   verb.add_flag("--resume", options->resume,
                 "Go on from the last checkpoint in --out; anew where there is none yet");
   verb.add_flag("--gpu", options->gpu, kGpuHelp);

@@ -49,7 +49,6 @@ OrderedJson cases_json(const std::vector<learn::CaseProgress>& cases) {
     // Zero stands for "none was feasible" in the reports of training.
     OrderedJson item = {
         {"name", one.name}, {"best_step_seconds", nullptr}, {"baseline_step_seconds", nullptr}};
-    if (one.taught_step_seconds > 0) item["taught_step_seconds"] = one.taught_step_seconds;
     if (one.best_step_seconds > 0) item["best_step_seconds"] = one.best_step_seconds;
     if (one.baseline_step_seconds > 0) item["baseline_step_seconds"] = one.baseline_step_seconds;
     json.push_back(std::move(item));

@@ -35,8 +35,9 @@ FeatureTensors on_device(const FeatureTensors& features, torch::Device device) {
   FeatureTensors moved = features;
   for (torch::Tensor* tensor :
        {&moved.ops, &moved.groups, &moved.devices, &moved.actions, &moved.allowed, &moved.members,
-        &moved.scheme, &moved.group_of_op, &moved.neighbours.source, &moved.neighbours.target}) {
-    *tensor = tensor->to(device);
+        &moved.scheme, &moved.group_of_op, &moved.layouts, &moved.neighbours.source,
+        &moved.neighbours.target}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
   }
   return moved;
 }

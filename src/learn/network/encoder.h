@@ -24,6 +24,7 @@ struct FeatureTensors {
   torch::Tensor members;      // [A, M], rows add up to 1
   torch::Tensor scheme;       // [A] int64
   torch::Tensor group_of_op;  // [V] int64
+  torch::Tensor layouts;      // [layouts, layout features], of the formula's policy; else undefined
   Neighbours neighbours;
 };
 FeatureTensors to_tensors(const Features& features);

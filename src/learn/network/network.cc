@@ -40,7 +40,11 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
   const ActionHeadOptions head{.group_width = config.txl_width,
                                .width = config.head_width,
                                .data_parallel_prior = config.data_parallel_prior};
-  if (config.fixed_devices > 0) {
+  if (begins_as_formula(config)) {
+    formula_head_ =
+        register_module("head", FormulaHead(FormulaHeadOptions{.group_width = config.txl_width,
+                                                               .width = config.head_width}));
+  } else if (config.fixed_devices > 0) {
     fixed_devices_ = config.fixed_devices;
     fixed_head_ = register_module("head", FixedHead(head, fixed_devices_));
   } else {
@@ -48,7 +52,7 @@ PolicyNetworkImpl::PolicyNetworkImpl(const TrainConfig& config)
   }
 }
 
-torch::Tensor PolicyNetworkImpl::forward(const learn::FeatureTensors& features) {
+Said PolicyNetworkImpl::forward(const learn::FeatureTensors& features) {
   VALIDATE(fixed_devices_ == 0 || fixed_devices_ == features.devices.size(0),
            "policy: its fixed head is for {} devices, the cluster has {}; use a policy whose "
            "fixed_devices is 0",
@@ -58,8 +62,11 @@ torch::Tensor PolicyNetworkImpl::forward(const learn::FeatureTensors& features) 
   const auto sequence = group_(torch::cat({embedding, features.groups}, 1)) +
                         device_(features.devices).mean(0, /*keepdim=*/true);
   const auto groups = transformer_(sequence);
+  if (!formula_head_.is_empty()) return {.formula = formula_head_(groups, features)};
   const auto logits = fixed_devices_ > 0 ? fixed_head_(groups) : device_head_(groups, features);
-  return torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1);
+  return {.log_probabilities =
+              torch::log_softmax(logits.masked_fill(features.allowed.logical_not(), kMasked), 1),
+          .formula = std::nullopt};
 }
 
 SeededWeights::SeededWeights(std::uint64_t seed) : lock_(making_weights()), seeded_(seed) {}

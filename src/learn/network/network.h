@@ -6,20 +6,28 @@
 #include <torch/nn/pimpl.h>
 
 #include <mutex>
+#include <optional>
 
 #include "learn/config.h"
 #include "learn/network/action_head.h"
 #include "learn/network/encoder.h"
+#include "learn/network/formula_head.h"
 #include "learn/network/transformer_xl.h"
 #include "tensors/seeded_generator.h"
 
 namespace heterog::learn {
 
+// What one pass says of a problem: by the heads that decide every group by itself, or by the
+// formula's.
+struct Said {
+  torch::Tensor log_probabilities;       // log π(a_n) of every group, −1e9 where masked.  [N, A]
+  std::optional<FormulaOutput> formula;  // in its place
+};
+
 class PolicyNetworkImpl : public torch::nn::Module {
  public:
   explicit PolicyNetworkImpl(const TrainConfig& config);
-  // log π(a_n) of every group, −1e9 where the action is masked.  [N, A]
-  torch::Tensor forward(const learn::FeatureTensors& features);
+  Said forward(const learn::FeatureTensors& features);
 
  private:
   std::int64_t fixed_devices_ = 0;  // 0: the head that reads device features
@@ -29,6 +37,7 @@ class PolicyNetworkImpl : public torch::nn::Module {
   TransformerXl transformer_;
   DeviceHead device_head_{nullptr};
   FixedHead fixed_head_{nullptr};
+  FormulaHead formula_head_{nullptr};
 };
 TORCH_MODULE(PolicyNetwork);
 

@@ -24,9 +24,11 @@ void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to) {
   }
 }
 
-torch::Tensor log_policy(PolicyNetwork network, const learn::FeatureTensors& features) {
+Said say(PolicyNetwork network, const learn::FeatureTensors& features) {
   const torch::Device device = network->parameters().front().device();
-  return network->forward(learn::on_device(features, device)).cpu();
+  Said said = network->forward(learn::on_device(features, device));
+  if (said.formula) return {.log_probabilities = {}, .formula = on_cpu(*said.formula)};
+  return {.log_probabilities = said.log_probabilities.cpu(), .formula = std::nullopt};
 }
 
 }  // namespace heterog::learn

@@ -22,7 +22,7 @@ class NetworkCopy {
 // Those of the same name; others stay as they are.
 void copy_weights(const PolicyNetwork& from, const PolicyNetwork& to);
 
-// log π of every group on the CPU, by a network wherever it is.  [N, A]
-torch::Tensor log_policy(PolicyNetwork network, const learn::FeatureTensors& features);
+// What a network says, on the CPU, wherever it is.
+Said say(PolicyNetwork network, const learn::FeatureTensors& features);
 
 }  // namespace heterog::learn

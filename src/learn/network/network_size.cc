@@ -1,5 +1,6 @@
 // How many parameters a network has, counted without making it.
 #include "learn/config.h"
+#include "learn/formula/plan_choice.h"
 #include "learn/network/features.h"
 #include "space/action_space.h"
 
@@ -27,6 +28,14 @@ std::int64_t transformer(const TrainConfig& c) {
 // learn/network/action_head.cc.
 std::int64_t head(const TrainConfig& c) {
   const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
+  if (begins_as_formula(c)) {  // learn/formula/formula_head.cc
+    return linear(c.txl_width, c.head_width) +
+           linear(learn::feature_count(learn::Subject::kDevice), c.head_width) +
+           linear(learn::feature_count(learn::Subject::kAction), c.head_width) +
+           linear(c.head_width, 1) + kSchemes * c.head_width + linear(c.txl_width, 3) +
+           linear(c.txl_width + kLayoutFeatures, c.head_width) +
+           linear(c.head_width, 1 + kOtherKnobValues) + 1;
+  }
   if (c.fixed_devices > 0) return linear(c.txl_width, c.fixed_devices + replicated);
   return linear(c.txl_width, c.head_width) +
          linear(learn::feature_count(learn::Subject::kDevice), c.head_width) +

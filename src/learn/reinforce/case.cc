@@ -1,18 +1,18 @@
 // One (graph, cluster, batch) as the trainer sees it, and what it has learnt about it so far.
 #include "learn/reinforce/case.h"
 
+#include <torch/torch.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "decide/decisions.h"
-#include "decide/micro_batches.h"
+#include "learn/formula/formula_strategy.h"
 #include "learn/problems/problems.h"
 #include "oracle/simulated_oracle.h"
 #include "search/pipeline/chain.h"
@@ -36,47 +36,33 @@ Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::S
   return actions;
 }
 
-// Each value's part of their sum; even where that is 0.
-std::vector<double> parts_of(std::vector<double> values) {
-  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-  for (double& value : values) {
-    value = sum > 0 ? value / sum : 1 / static_cast<double>(values.size());
+// Of the rows that the formula's policy knows, with what it knows of layouts.
+FeatureTensors of_rows(FeatureTensors features, const FormulaTerms& terms) {
+  std::vector<std::int64_t> rows;
+  for (const space::ActionId row : terms.rows) {
+    rows.push_back(static_cast<std::int64_t>(row.value()));
   }
-  return values;
-}
-
-std::vector<double> group_times(const cost::Problem& problem) {
-  std::vector<double> seconds;
-  for (const space::GroupSummary& group : space::summarize_groups(problem)) {
-    seconds.push_back(group.seconds);
-  }
-  return parts_of(std::move(seconds));
-}
-
-std::vector<double> group_weights(const cost::Problem& problem, const std::vector<double>& times) {
-  constexpr double kByTime = 0.45, kByState = 0.45;  // the rest is even
-  std::vector<double> weights;
-  for (const space::GroupSummary& group : space::summarize_groups(problem)) {
-    weights.push_back(static_cast<double>(group.state_bytes()));
-  }
-  weights = parts_of(std::move(weights));
-  for (std::size_t n = 0; n < weights.size(); ++n) {
-    weights[n] = kByTime * times[n] + kByState * weights[n] +
-                 (1 - kByTime - kByState) / static_cast<double>(weights.size());
-  }
-  return weights;
+  const auto index = torch::tensor(rows, torch::kInt64);
+  features.actions = features.actions.index_select(1, index);
+  features.allowed = features.allowed.index_select(1, index);
+  features.members = features.members.index_select(0, index);
+  features.scheme = features.scheme.index_select(0, index);
+  features.layouts = torch::tensor(layout_features(terms))
+                         .view({static_cast<std::int64_t>(kLayouts), kLayoutFeatures});
+  return features;
 }
 
 // With the order of its strategies, and all that the network reads.
 Case case_of(NamedProblem problem, const TrainConfig& config) {
   oracle::Evaluator simulator(*problem.problem);
   oracle::BatchEvaluator evaluator(simulator);
-  const decide::OrderPolicy order = find_order(evaluator);
   const auto max_groups = static_cast<int>(config.max_groups);
-  Case c = make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
-                     {.order = order}, action_table(config));
-  c.schedule.micro_batches = find_micro_batches(c, evaluator);
-  return c;
+  if (begins_as_formula(config)) {  // its schedules are knobs
+    return make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
+                     decide::OrderPolicy::kRankQueued, config);
+  }
+  return make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
+                   find_order(evaluator), config);
 }
 
 }  // namespace
@@ -103,47 +89,31 @@ decide::OrderPolicy find_order(oracle::BatchEvaluator& evaluator) {
   return best;
 }
 
-bool is_staged(const Case& c, const Actions& actions) {
-  constexpr double kMost = 0.5, kNearlyAll = 0.9;
-  double on_few = 0;
-  std::map<std::vector<DeviceId>, double> on_set;
-  for (std::size_t n = 0; n < actions.size(); ++n) {
-    std::vector<DeviceId> devices;
-    for (const decide::Replica& one : c.space->decision(actions[n]).replicas) {
-      devices.push_back(one.device);
-    }
-    if (2 * devices.size() > c.problem->cluster->device_count()) continue;
-    on_few += c.group_times[n];
-    on_set[std::move(devices)] += c.group_times[n];
-  }
-  return on_few > kMost &&
-         std::ranges::all_of(on_set, [](const auto& set) { return set.second < kNearlyAll; });
+std::size_t decision_count(const Case& c) {
+  return c.problem->grouping.count() + (c.formula ? kKnobValues.size() : 0);
 }
 
-std::int64_t find_micro_batches(const Case& c, oracle::BatchEvaluator& evaluator) {
-  const Actions blocks = plain_strategies(c).back();  // by time and speed
-  if (!is_staged(c, blocks)) return 1;
-  const decide::Strategy strategy = standalone_strategy(c, blocks);
-  std::vector<std::int64_t> parts = decide::possible_parts(evaluator.problem(), strategy);
-  parts.insert(parts.begin(), 1);
-  std::vector<decide::Strategy> strategies;
-  for (std::int64_t count : parts) {
-    strategies.push_back(decide::in_pipeline(evaluator.problem(), strategy, count));
-  }
-  const std::vector<oracle::Measured> measured = evaluator.evaluate(strategies);
-  const auto best =
-      std::ranges::min_element(measured, search::better, &oracle::Measured::evaluation);
-  return parts[static_cast<std::size_t>(best - measured.begin())];
+std::size_t decision_values(const Case& c, std::size_t i) {
+  const std::size_t groups = c.problem->grouping.count();
+  return i < groups ? c.space->size() : kKnobValues[i - groups];
 }
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               const Schedule& schedule, space::ActionTable actions) {
-  Case c{.name = std::move(name), .problem = std::move(problem), .space = nullptr, .features = {}};
+               decide::OrderPolicy order, const TrainConfig& config) {
+  const space::ActionTable actions = action_table(config);
+  Case c{.name = std::move(name),
+         .problem = std::move(problem),
+         .space = nullptr,
+         .features = {},
+         .formula = nullptr};
   c.space = std::make_unique<const space::ActionSpace>(*c.problem, actions);
   c.features = learn::to_tensors(learn::make_features(*c.problem, actions));
-  c.group_times = group_times(*c.problem);
-  c.group_weights = group_weights(*c.problem, c.group_times);
-  c.schedule = schedule;
+  if (begins_as_formula(config)) {
+    c.formula =
+        std::make_unique<const FormulaTerms>(formula_terms(space::Summary(*c.problem, actions)));
+    c.features = of_rows(std::move(c.features), *c.formula);
+  }
+  c.order = order;
   return c;
 }
 
@@ -190,10 +160,12 @@ std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int
 }
 
 decide::Strategy strategy_of(const Case& c, const Actions& actions) {
+  if (c.formula) {
+    return formula_strategy(*c.problem, *c.space, *c.formula, to_plan(*c.formula, actions));
+  }
   decide::Strategy strategy = c.space->strategy(actions);
-  strategy.order = c.schedule.order;
-  if (!is_staged(c, actions)) return strategy;
-  return decide::in_pipeline(*c.problem, std::move(strategy), c.schedule.micro_batches);
+  strategy.order = c.order;
+  return strategy;
 }
 
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions) {
@@ -223,12 +195,34 @@ std::vector<search::Evaluation> evaluate_samples(const Case& c, std::span<const 
   return evaluations;
 }
 
+std::vector<Actions> likely_strategies(const Case& c, const Said& said, std::size_t count) {
+  if (!said.formula) return {most_likely(said.log_probabilities)};
+  std::vector<Actions> proposals;
+  std::vector<decide::Strategy> seen;  // unlike choices often come to the same plan
+  visit_likely_plans(*c.formula, *said.formula, [&](const DrawnPlan& plan) {
+    if (proposals.size() == count) return false;
+    decide::Strategy strategy = formula_strategy(*c.problem, *c.space, *c.formula, plan);
+    if (std::ranges::find(seen, strategy) != seen.end()) return true;
+    seen.push_back(std::move(strategy));
+    proposals.push_back(to_actions(*c.formula, plan));
+    return true;
+  });
+  return proposals;
+}
+
 std::vector<Actions> plain_strategies(const Case& c) {
   const std::size_t groups = c.problem->grouping.count();
   std::vector<Actions> strategies;
   for (const space::Action& action : space::kReplicated) {
     strategies.emplace_back(groups, c.space->id(action));
+    if (!c.formula) continue;
+    const std::vector<space::ActionId> as_it_is =
+        to_actions(*c.formula, {.choice = {static_cast<std::uint32_t>(LayoutMode::kMixed) *
+                                           static_cast<std::uint32_t>(kUnhidden.size())},
+                                .path = {}});
+    strategies.back().insert(strategies.back().end(), as_it_is.begin(), as_it_is.end());
   }
+  if (c.formula) return strategies;
   const space::Spans spans = space::lay_end_to_end(space::summarize_groups(*c.problem),
                                                    space::summarize_cluster(*c.problem));
   strategies.push_back(blocks(*c.space, spans.group_memory, spans.device_memory));

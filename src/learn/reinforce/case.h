@@ -12,7 +12,8 @@
 #include "cost/problem.h"
 #include "learn/config.h"
 #include "learn/drawing/rollout.h"
-#include "learn/network/encoder.h"
+#include "learn/formula/terms.h"
+#include "learn/network/network.h"
 #include "learn/reinforce/reinforce.h"
 #include "oracle/batch_evaluator.h"
 #include "search/planner.h"
@@ -20,29 +21,23 @@
 
 namespace heterog::learn {
 
-// What all strategies of a case have in common.
-struct Schedule {
-  decide::OrderPolicy order = decide::OrderPolicy::kRank;
-  std::int64_t micro_batches = 1;  // of staged ones; the others take the batch as a whole
-};
-
 // Immutable.
 struct Case {
   std::string name;
   std::unique_ptr<const cost::Problem> problem;  // on the policy's groups
   std::unique_ptr<const space::ActionSpace> space;
   learn::FeatureTensors features;
-  // How much each group counts in a lesson: by its part of the time and of the parameter state, and
-  // a little for its own sake. They add up to 1. Searches leave what matters little as it happens
-  // to be.
-  std::vector<double> group_weights;
-  std::vector<double> group_times;  // each group's part of the time; they add up to 1
-  Schedule schedule = {};
+  // Of a policy that begins as the formula; else null.
+  std::unique_ptr<const FormulaTerms> formula;
+  // Of all strategies, but of the formula's policy, which draws it.
+  decide::OrderPolicy order = decide::OrderPolicy::kRank;
 };
 
-// Whether most of a strategy's work is on small sets of devices, at most half of them, and not
-// nearly all of it on one set: such strategies are pipelines where the case has micro-batches.
-bool is_staged(const Case& c, const Actions& actions);
+// How many numbers a strategy of the case is: an action a group and, of the formula's policy, a
+// value a knob.
+std::size_t decision_count(const Case& c);
+// How many values the i-th of them may have.
+std::size_t decision_values(const Case& c, std::size_t i);
 
 // A strategy of a case, and what it has been simulated to come to.
 struct Scored {
@@ -50,20 +45,11 @@ struct Scored {
   search::Evaluation evaluation;
 };
 
-// A plan to imitate, in actions.
-struct Lesson {
-  Actions actions;
-  double step_seconds = 0;  // of the plan, which the actions come near to
-  friend bool operator==(const Lesson&, const Lesson&) = default;
-};
-
 // The state of a case that a checkpoint keeps.
 struct CaseState {
   RewardAverage average;
-  std::optional<Scored> best;    // of all that was simulated
-  bool taught = false;           // whether the teacher has been asked
-  std::optional<Lesson> lesson;  // its answer, where something fits
-  search::Evaluation baseline;   // the best of EV/CP × PS/AR; step 0: not simulated yet
+  std::optional<Scored> best;   // of all that was simulated
+  search::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
 };
 
 // The order of all strategies of a problem: of decide::kSearchedOrders that in which the product
@@ -71,12 +57,8 @@ struct CaseState {
 // make transfers of servers late, and matter little to all-reduce.
 decide::OrderPolicy find_order(oracle::BatchEvaluator& evaluator);
 
-// For staged strategies of a case: of decide::kPipelineParts the number of micro-batches in which
-// the groups in blocks on single devices take the shortest step, or 1.
-std::int64_t find_micro_batches(const Case& c, oracle::BatchEvaluator& evaluator);
-
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
-               const Schedule& schedule, space::ActionTable actions = space::ActionTable::kHeterog);
+               decide::OrderPolicy order, const TrainConfig& config);
 // Every graph × batch × cluster of the config, in that order, then the random ones. `stopped` is
 // asked before each: once it is true, this throws; empty: never.
 std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped = {});
@@ -91,8 +73,13 @@ decide::Strategy strategy_of(const Case& c, const Actions& actions);
 // With its units spelled out, so that it fits the problem whatever that problem's own groups are.
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
-// Strategies that everybody knows: every group by one of space::kReplicated, in their order; then
-// the groups in contiguous blocks on single devices, in proportion to their memory and their speed.
+// What a policy proposes of a case without drawing, the most likely strategy first: `count` of
+// them, or as many as there are. By a head that decides every group by itself, one.
+std::vector<Actions> likely_strategies(const Case& c, const Said& said, std::size_t count);
+
+// Strategies that everybody knows: every group by one of space::kReplicated, in their order; then,
+// but for the formula's policy, which has its own stages, the groups in contiguous blocks on single
+// devices, in proportion to their memory and their speed.
 std::vector<Actions> plain_strategies(const Case& c);
 
 // Asks an oracle about strategies of a case. Their units are spelled out.

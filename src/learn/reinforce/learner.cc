@@ -10,13 +10,16 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "learn/formula/distribution.h"
 #include "learn/reinforce/shared_work.h"
+#include "space/cluster_summary.h"
 
 namespace heterog::learn {
 namespace {
 
 constexpr std::uint64_t kEdits = 1u << 20;  // their stream of random numbers, beyond any sample's
-constexpr double kGradientClip = 1.0;       // of the global norm
+constexpr std::size_t kOthers = 5;     // draws that a plan of the formula's policy is held against
+constexpr double kGradientClip = 1.0;  // of the global norm
 
 double mean_step_seconds(std::span<const search::Evaluation> evaluations) {
   double sum = 0;
@@ -28,9 +31,8 @@ double feasible_seconds(const search::Evaluation& e) {
   return e.feasible ? to_seconds(e.step) : 0.0;
 }
 
-// Notes what has been simulated of a case before its first step: the baseline to report, the first
-// strategies to imitate, and what the case's lesson is worth in actions. `first`: the plain
-// strategies, then the lesson's, if it has one.
+// Notes what has been simulated of a case before its first step: the baseline to report, and the
+// first strategies to imitate. `first`: the plain strategies.
 void begin_case(Learner& learner, std::size_t index, std::span<const Actions> first,
                 std::span<const search::Evaluation> evaluations) {
   CaseState& state = learner.states[index];
@@ -50,9 +52,7 @@ void begin_cases(Learner& learner, const LearningContext& context,
     if (state.baseline.step != 0 || std::ranges::find(fresh, index) != fresh.end()) continue;
     fresh.push_back(index);
     const Case& c = context.cases[index];
-    std::vector<Actions> first = plain_strategies(c);
-    if (state.lesson) first.push_back(state.lesson->actions);
-    asked.push_back({&c, std::move(first)});
+    asked.push_back({&c, plain_strategies(c)});
   }
   if (fresh.empty()) return;
   const auto evaluations = evaluate_together(context.team, context.measure, asked);
@@ -94,12 +94,23 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
 
 // How many of a turn's strategies are edits, the last ones: none before anything is known.
 std::int64_t edits_of(const LearningContext& context, const TrainConfig& config, const Turn& turn) {
+  if (begins_as_formula(config)) return 0;
   return context.draws == DrawnBy::kRunsAndEdits && turn.edited ? config.samples / 2 : 0;
 }
 
-// Actions of a turn's case by what the network says, and by the best so far.
-Draws draw_actions(const LearningContext& context, const TrainConfig& config,
-                   const torch::Tensor& log_probabilities, const Turn& turn, const Rng& rng) {
+// Actions of a turn's case by what the network says, and by the best so far. Plans of the formula's
+// policy agree from group to group as they are.
+Draws draw_actions(const LearningContext& context, const TrainConfig& config, const Said& said,
+                   const Turn& turn, const Rng& rng) {
+  if (said.formula) {
+    const FormulaTerms& terms = *context.cases[turn.index].formula;
+    Draws draws;
+    for (const DrawnPlan& plan : draw_plans(terms, *said.formula, config.samples, rng)) {
+      draws.actions.push_back(to_actions(terms, plan));
+    }
+    return draws;
+  }
+  const torch::Tensor& log_probabilities = said.log_probabilities;
   if (context.draws == DrawnBy::kGroups) {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
@@ -109,6 +120,20 @@ Draws draw_actions(const LearningContext& context, const TrainConfig& config,
     append(draws, draw_edits(log_probabilities, turn.edited->actions, edits, rng.split(kEdits)));
   }
   return draws;
+}
+
+// Paper: −√T, ten times that where memory overflows. Of the formula's policy −log T, as a step that
+// is a tenth shorter is worth as much on every problem; what does not fit is worth less than three
+// times the step would be, and the less the more is missing.
+double reward_of(const Case& c, const search::Evaluation& evaluation) {
+  if (!c.formula) return evaluation.reward;
+  const double reward = -std::log(std::max(1e-9, to_seconds(evaluation.step)));
+  if (evaluation.feasible) return reward;
+  double capacity = 0;
+  for (DeviceId device : c.problem->cluster->device_ids()) {
+    capacity += space::capacity_bytes(*c.problem, device);
+  }
+  return reward - 1 - std::min(3.0, 10 * static_cast<double>(evaluation.missing_bytes) / capacity);
 }
 
 // What each strategy of a turn is worth, `average` with them in it; of edits, the last ones, beside
@@ -124,22 +149,21 @@ std::vector<double> worth(const TrainConfig& config, const Turn& turn, std::size
   return all;
 }
 
-// Samples of all turns, drawn by their owners, and what they are worth. `log_probabilities`: of
+// Samples of all turns, drawn by their owners, and what they are worth. `said`: of
 // `own`, the turn of this rank, which may be none.
-void draw_and_judge(const Learner& learner, const LearningContext& context,
-                    const torch::Tensor& log_probabilities, Turn* own, std::span<Turn> turns) {
+void draw_and_judge(const Learner& learner, const LearningContext& context, const Said& said,
+                    Turn* own, std::span<Turn> turns) {
   const std::int64_t samples = learner.config.samples;
-  if (samples == 0) return;
   std::vector<std::vector<Actions>> drawn(turns.size());
   std::vector<std::size_t> groups;
   for (const Turn& turn : turns) {
-    groups.push_back(context.cases[turn.index].problem->grouping.count());
+    groups.push_back(decision_count(context.cases[turn.index]));
   }
   if (own != nullptr) {
     const Rng rng = random_stream(learner.config, RandomStream::kSampling)
                         .split(static_cast<std::uint64_t>(learner.step))
                         .split(own->position);
-    own->draws = draw_actions(context, learner.config, log_probabilities, *own, rng);
+    own->draws = draw_actions(context, learner.config, said, *own, rng);
     drawn[static_cast<std::size_t>(own - turns.data())] = own->draws.actions;
   }
   gather_samples(context.team, groups, static_cast<std::size_t>(samples), drawn);
@@ -154,14 +178,6 @@ void draw_and_judge(const Learner& learner, const LearningContext& context,
   }
 }
 
-// What a lesson gains over plain data parallelism, of its step, and a little for what gains
-// nothing: most cases are those, and would drown the others.
-double lesson_worth(const CaseState& state) {
-  constexpr double kLeast = 0.1;
-  if (!state.baseline.feasible) return 1;
-  return kLeast + std::max(0.0, 1 - state.lesson->step_seconds / to_seconds(state.baseline.step));
-}
-
 // Notes what a turn's samples are worth, in the state of its case and in the step's progress;
 // what its loss is made of, but for the forward pass.
 CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& turn, double share,
@@ -170,27 +186,20 @@ CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& 
   const Case& c = context.cases[turn.index];
   CaseState& state = learner.states[turn.index];
   CaseLossInput input{};
+  input.formula = c.formula.get();
   CaseProgress seen{.name = c.name};
-  if (config.samples > 0) {
-    keep_best(state.best, turn.drawn, turn.evaluations);
-    std::vector<double> rewards;
-    for (const search::Evaluation& e : turn.evaluations) rewards.push_back(e.reward);
-    state.average = updated(state.average, rewards);
-    const auto edits = static_cast<std::size_t>(edits_of(context, config, turn));
-    input.advantages = worth(config, turn, edits, rewards, state.average);
-    input.draws = std::move(turn.draws);
-    input.elite = state.best->actions;
-    progress.mean_reward +=
-        share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
-    seen.mean_step_seconds = mean_step_seconds(turn.evaluations);
-  }
-  if (state.lesson) {
-    input.lesson = state.lesson->actions;
-    input.lesson_weights = c.group_weights;
-    const double worth = lesson_worth(state);
-    for (double& weight : input.lesson_weights) weight *= worth;
-    seen.taught_step_seconds = state.lesson->step_seconds;
-  }
+  keep_best(state.best, turn.drawn, turn.evaluations);
+  std::vector<double> rewards;
+  for (const search::Evaluation& e : turn.evaluations) rewards.push_back(reward_of(c, e));
+  state.average = updated(state.average, rewards);
+  const auto edits = static_cast<std::size_t>(edits_of(context, config, turn));
+  input.advantages = c.formula ? advantages_over_others(rewards, kOthers)
+                               : worth(config, turn, edits, rewards, state.average);
+  input.draws = std::move(turn.draws);
+  input.elite = state.best->actions;
+  progress.mean_reward +=
+      share * std::accumulate(rewards.begin(), rewards.end(), 0.0) / rewards.size();
+  seen.mean_step_seconds = mean_step_seconds(turn.evaluations);
   seen.best_step_seconds = feasible_seconds(state.best->evaluation);
   seen.baseline_step_seconds = feasible_seconds(state.baseline);
   learner.evaluations += config.samples;
@@ -271,16 +280,14 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
        first += static_cast<std::size_t>(context.team.size())) {
     std::vector<Turn> turns = turns_from(first, chosen, known, context.team);
     Turn* own = rank < turns.size() ? &turns[rank] : nullptr;
-    torch::Tensor log_probabilities;
-    if (own != nullptr) {
-      log_probabilities = log_policy(network, context.cases[own->index].features);
-    }
-    draw_and_judge(learner, context, log_probabilities, own, turns);
+    Said said;
+    if (own != nullptr) said = say(network, context.cases[own->index].features);
+    draw_and_judge(learner, context, said, own, turns);
     std::vector<CaseLossInput> inputs;
     for (Turn& turn : turns) inputs.push_back(note_turn(learner, context, turn, share, progress));
     std::optional<CaseLoss> loss;
     if (own != nullptr) {
-      inputs[rank].log_probabilities = log_probabilities;
+      inputs[rank].said = said;
       loss = case_loss(inputs[rank], weights);
     }
     add_gradients(learner, context, turns, loss ? &*loss : nullptr, network, share, progress);

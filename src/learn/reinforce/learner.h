@@ -48,8 +48,7 @@ struct LearningContext {
 std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t cases,
                                        std::int64_t step);
 
-// sample → evaluate → advantage → loss → step → log. The cases of the step have been taught, where
-// somebody teaches (learn/teaching/lessons.h).
+// draw → simulate → advantage → loss → step.
 //
 // All ranks of a team call it alike, and end with the same bits, which do not depend on their
 // number: the positions of a step are dealt out, as many at a time as there are ranks. The owner of

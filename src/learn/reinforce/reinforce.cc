@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "learn/formula/distribution.h"
+
 namespace heterog::learn {
 namespace {
 
@@ -44,8 +46,68 @@ std::vector<double> advantages_over(double reward, std::span<const double> rewar
   return result;
 }
 
+std::vector<double> advantages_over_others(std::span<const double> rewards, std::size_t others) {
+  const std::size_t count = rewards.size();
+  std::vector<double> result(count, 0.0);
+  if (count <= others) return result;
+  // How likely the j-th of the others, from the least on, is the best of a set: C(j, others − 1) of
+  // C(count − 1, others).
+  std::vector<double> best(count - 1, 0.0);
+  double sum = 0;
+  for (std::size_t j = others - 1; j < best.size(); ++j) {
+    best[j] = j == others - 1
+                  ? 1
+                  : best[j - 1] * static_cast<double>(j) / static_cast<double>(j - others + 1);
+    sum += best[j];
+  }
+  double squares = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<double> rest(rewards.begin(), rewards.end());
+    rest.erase(rest.begin() + static_cast<long>(i));
+    std::ranges::sort(rest);
+    for (std::size_t j = 0; j < rest.size(); ++j) {
+      result[i] += best[j] / sum * std::max(0.0, rewards[i] - rest[j]);
+    }
+    squares += result[i] * result[i];
+  }
+  // Draws that differ by less than a few percent of a step are hardly told apart.
+  constexpr double kLeastDeviation = 0.02;
+  const double deviation = std::sqrt(squares / static_cast<double>(count)) + kLeastDeviation;
+  for (double& advantage : result) advantage = std::clamp(advantage / deviation, -kClip, kClip);
+  return result;
+}
+
+namespace {
+
+// The same objective over whole plans: log π is that of all knobs and of the path.
+CaseLoss formula_loss(const CaseLossInput& input, const LossWeights& weights) {
+  const FormulaTerms& terms = *input.formula;
+  const FormulaOutput& output = *input.said.formula;
+  const auto entropy = knob_entropy(terms, output);
+  torch::Tensor objective = weights.entropy * entropy;
+  if (weights.entropy_floor > 0) {
+    objective = objective - (weights.entropy_floor - entropy).clamp_min(0);
+  }
+  std::vector<DrawnPlan> plans;
+  std::vector<double> each;
+  const double draws = static_cast<double>(std::max<std::size_t>(1, input.draws.actions.size()));
+  for (std::size_t s = 0; s < input.draws.actions.size(); ++s) {
+    plans.push_back(to_plan(terms, input.draws.actions[s]));
+    each.push_back(input.advantages[s] / draws);
+  }
+  if (!input.elite.empty() && weights.elite > 0) {
+    plans.push_back(to_plan(terms, input.elite));
+    each.push_back(weights.elite);
+  }
+  objective = objective + weighted_log_likelihood(terms, output, plans, each);
+  return {.loss = -objective, .entropy = entropy};
+}
+
+}  // namespace
+
 CaseLoss case_loss(const CaseLossInput& input, const LossWeights& weights) {
-  const auto& log_p = input.log_probabilities;
+  if (input.formula != nullptr) return formula_loss(input, weights);
+  const auto& log_p = input.said.log_probabilities;
   // Masked actions have log π = −1e9 and π = 0; the product stays finite.
   const auto entropy = -(log_p.exp() * log_p).sum(1).mean();
   torch::Tensor objective = weights.entropy * entropy;
@@ -59,11 +121,6 @@ CaseLoss case_loss(const CaseLossInput& input, const LossWeights& weights) {
   if (!input.elite.empty() && weights.elite > 0) {
     objective =
         objective + weights.elite * log_likelihood(log_p, {.actions = {input.elite}}).mean();
-  }
-  if (!input.lesson.empty()) {
-    const auto parts = torch::tensor(input.lesson_weights, torch::kFloat64).to(log_p.dtype());
-    const auto chosen = log_p.gather(1, to_tensor({input.lesson}).t()).squeeze(1);  // [N]
-    objective = objective + (parts * chosen).sum();
   }
   return {.loss = -objective, .entropy = entropy};
 }

@@ -9,6 +9,8 @@
 
 #include "learn/config.h"
 #include "learn/drawing/draws.h"
+#include "learn/formula/terms.h"
+#include "learn/network/network.h"
 
 namespace heterog::learn {
 
@@ -32,19 +34,24 @@ std::vector<double> advantages(std::span<const double> rewards, const RewardAver
 std::vector<double> advantages_over(double reward, std::span<const double> rewards,
                                     const RewardAverage& average, const TrainConfig& config);
 
+// What each draw adds to the best of a few: the mean, over sets of `others` other draws, of what
+// its reward is above the best of the set; 0 where it is below. Whoever asks the policy takes the
+// best of several plans, and with draws held against the mean of the others (`others` 1) it soon
+// says the same plan over and over. The set knows nothing of the draw, so it is a baseline (leave
+// one out; Kool et al. 2019). Divided by the root of their mean square and cut at three of these.
+std::vector<double> advantages_over_others(std::span<const double> rewards, std::size_t others);
+
 // The input of one case's loss in a step.
 struct CaseLossInput {
-  torch::Tensor log_probabilities;  // [N, A]
-  Draws draws;                      // S
-  std::vector<double> advantages;   // S
-  Actions elite;                    // imitated; may be empty
-  // A teacher's actions, and how much each group counts (N, together 1); both may be empty.
-  Actions lesson;
-  std::vector<double> lesson_weights;
+  Said said;
+  const FormulaTerms* formula = nullptr;  // of a policy that begins as the formula
+  Draws draws;                            // S
+  std::vector<double> advantages;         // S
+  Actions elite;                          // imitated; may be empty
 };
 struct CaseLoss {
   torch::Tensor loss;     // scalar, to be minimised
-  torch::Tensor entropy;  // scalar, nats a group
+  torch::Tensor entropy;  // scalar, nats a group; of the formula's policy, nats of all knobs
 };
 
 // λ, and what else the objective weighs.
@@ -54,9 +61,9 @@ struct LossWeights {
   double entropy_floor = 0;  // nats a group; 0: none
 };
 
-// −(mean over draws of (r − R̄) · log π(a) + λ H − max(floor − H, 0) + weight · log π of the elite +
-// log π of the lesson), log π and H both per group. A step over |G| cases averages this: minus its
-// gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
+// −(mean over draws of (r − R̄) · log π(a) + λ H − max(floor − H, 0) + weight · log π of the elite),
+// log π and H both per group; of the formula's policy, of the whole plan and of all knobs. A step
+// over |G| cases averages this: minus its gradient is 1/|G| Σ ∇log π(a_g)(r_g − R_g) + λ∇H.
 CaseLoss case_loss(const CaseLossInput& input, const LossWeights& weights);
 
 // λ at `step` of `steps`: linear from the first value to the last.

@@ -29,7 +29,7 @@ TEST(PolicyNetwork, OneSetOfWeightsServesClustersOfAnySize) {
   PolicyNetwork network = make_network(tiny_config(), 1);
   for (const auto& [cluster, devices] : {std::pair{"heterog-4gpu", 4}, std::pair{"heterog-8gpu", 8},
                                          std::pair{"heterog-12gpu", 12}}) {
-    const auto log_p = network->forward(features_of(cluster));
+    const auto log_p = network->forward(features_of(cluster)).log_probabilities;
     EXPECT_EQ(log_p.size(1), devices + 4);
     EXPECT_LT((log_p.exp().sum(1) - 1).abs().max().item<double>(), 1e-5);
   }
@@ -43,7 +43,9 @@ TEST(PolicyNetwork, ParametersAreCountedWithoutMakingIt) {
   flat.gat_layers = flat.txl_layers = 0;
   TrainConfig fixed = deep;
   fixed.fixed_devices = 300;
-  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, TrainConfig{}}) {
+  TrainConfig formula = deep;
+  formula.actions = "formula";
+  for (const TrainConfig& config : {tiny_config(), deep, flat, fixed, formula, TrainConfig{}}) {
     std::int64_t made = 0;
     for (const auto& parameter : make_network(config, 1)->parameters()) made += parameter.numel();
     EXPECT_EQ(parameter_count(config), made);
@@ -70,7 +72,8 @@ TEST(PolicyNetwork, PassesOnADeviceAreThoseOfTheCpu) {
     const PolicyNetwork there = copy.with_weights_of(network);
     const auto features = features_of("heterog-8gpu");
     EXPECT_ANY_THROW(PolicyNetwork(there)->forward(features));
-    const torch::Tensor here = log_policy(network, features), said = log_policy(there, features);
+    const torch::Tensor here = say(network, features).log_probabilities,
+                        said = say(there, features).log_probabilities;
     EXPECT_TRUE(said.is_cpu());
     EXPECT_TRUE(said.equal(here));
     const Gradient expected = gradient_of(here.pow(2).sum(), network->parameters());
@@ -85,22 +88,23 @@ TEST(PolicyNetwork, ACopySaysTheSame) {
   const PolicyNetwork network = make_network(tiny_config(), 1);
   NetworkCopy copy(tiny_config(), torch::kCPU);
   const auto features = features_of("heterog-8gpu");
-  const auto said = PolicyNetwork(network)->forward(features);
+  const auto said = PolicyNetwork(network)->forward(features).log_probabilities;
   const PolicyNetwork other = copy.with_weights_of(network);
-  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).log_probabilities.equal(said));
   {
     const torch::NoGradGuard no_grad;
     for (auto& weights : network->parameters()) weights.mul_(1.1);
   }
-  EXPECT_TRUE(PolicyNetwork(other)->forward(features).equal(said));  // until it is told of them
-  EXPECT_TRUE(copy.with_weights_of(network)->forward(features).equal(
-      PolicyNetwork(network)->forward(features)));
+  EXPECT_TRUE(PolicyNetwork(other)->forward(features).log_probabilities.equal(
+      said));  // until it is told of them
+  EXPECT_TRUE(copy.with_weights_of(network)->forward(features).log_probabilities.equal(
+      PolicyNetwork(network)->forward(features).log_probabilities));
 }
 
 TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {
   auto features = features_of("heterog-8gpu");
   features.allowed[2][3] = false;
-  const auto log_p = make_network(tiny_config(), 1)->forward(features);
+  const auto log_p = make_network(tiny_config(), 1)->forward(features).log_probabilities;
   EXPECT_EQ(log_p[2][3].exp().item<double>(), 0.0);
   EXPECT_GT(log_p[2][4].exp().item<double>(), 0.0);
 }
@@ -108,7 +112,8 @@ TEST(PolicyNetwork, MaskedActionsAreNeverLikely) {
 TEST(PolicyNetwork, BeginsAtTheDataParallelPrior) {
   TrainConfig config = tiny_config();
   config.data_parallel_prior = 3;
-  const auto p = make_network(config, 1)->forward(features_of("heterog-8gpu")).exp();
+  const auto p =
+      make_network(config, 1)->forward(features_of("heterog-8gpu")).log_probabilities.exp();
   // e³ / (4e³ + 8) each if the head says nothing; it says little.
   EXPECT_NEAR(p.slice(1, 8).mean().item<double>(), 0.2274, 0.03);
 }
@@ -126,7 +131,7 @@ TEST(PolicyNetwork, FixedHeadRefusesAnotherNumberOfDevices) {
   TrainConfig config = tiny_config();
   config.fixed_devices = 8;
   PolicyNetwork network = make_network(config, 1);
-  EXPECT_EQ(network->forward(features_of("heterog-8gpu")).size(1), 12);
+  EXPECT_EQ(network->forward(features_of("heterog-8gpu")).log_probabilities.size(1), 12);
   try {
     network->forward(features_of("heterog-4gpu"));
     FAIL() << "accepted";
@@ -145,8 +150,9 @@ TEST(PolicyNetwork, GradientsAgreeWithFiniteDifferences) {
   PolicyNetwork network = make_network(tiny_config(), 2);
   network->to(torch::kFloat64);
   const auto weights = torch::randn({features.groups.size(0), 8}, torch::kFloat64);
-  expect_gradients_match([&] { return (network->forward(features) * weights).sum(); },
-                         network->parameters(), /*stride=*/9);
+  expect_gradients_match(
+      [&] { return (network->forward(features).log_probabilities * weights).sum(); },
+      network->parameters(), /*stride=*/9);
 }
 
 }  // namespace

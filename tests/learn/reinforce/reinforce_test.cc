@@ -41,7 +41,7 @@ TEST(Reinforce, AnEditIsWorthWhatItChanges) {
 
 TEST(Reinforce, EntropyBelowItsFloorIsALoss) {
   const auto log_p = torch::log(torch::tensor({{0.5, 0.5}}, torch::kFloat64));
-  const CaseLossInput input{.log_probabilities = log_p};
+  const CaseLossInput input{.said = {.log_probabilities = log_p, .formula = std::nullopt}};
   EXPECT_NEAR(case_loss(input, {.entropy_floor = 1}).loss.item<double>(), 1 - std::log(2), 1e-12);
   EXPECT_EQ(case_loss(input, {.entropy_floor = 0.5}).loss.item<double>(), 0);
 }
@@ -52,7 +52,12 @@ TEST(Reinforce, GradientIsTheFormula) {
   auto logits = torch::randn({2, 3}, torch::kFloat64).requires_grad_();
   const std::vector<Actions> samples = {actions({0, 2}), actions({1, 1}), actions({2, 2})};
   const std::vector<double> advantage = {1.5, -0.5, 0.25};
-  case_loss({torch::log_softmax(logits, 1), {samples}, advantage, {}}, {}).loss.backward();
+  case_loss({.said = {.log_probabilities = torch::log_softmax(logits, 1), .formula = std::nullopt},
+             .draws = {samples},
+             .advantages = advantage,
+             .elite = {}},
+            {})
+      .loss.backward();
   const auto p = torch::softmax(logits.detach(), 1);
   auto expected = torch::zeros({2, 3}, torch::kFloat64);
   for (int s = 0; s < 3; ++s) {
@@ -69,26 +74,51 @@ TEST(Reinforce, GradientIsTheFormula) {
 
 TEST(Reinforce, EntropyAndAnElite) {
   const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.5, 0.5}}, torch::kFloat64));
-  const CaseLoss loss = case_loss({log_p, {{actions({0, 0})}}, {0.0}, actions({1, 1})},
+  const CaseLoss loss = case_loss({.said = {.log_probabilities = log_p, .formula = std::nullopt},
+                                   .draws = {{actions({0, 0})}},
+                                   .advantages = {0.0},
+                                   .elite = actions({1, 1})},
                                   {.entropy = 0.1, .elite = 2.0});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-12);
   // −(0.1 · ln 2 + 2 · (−ln 2))
   EXPECT_NEAR(loss.loss.item<double>(), 1.9 * std::log(2), 1e-12);
 }
 
-TEST(Reinforce, ALessonCountsByTheWeightsOfItsGroups) {
-  const auto log_p = torch::log(torch::tensor({{0.5, 0.5}, {0.2, 0.8}}, torch::kFloat64));
-  const CaseLoss loss = case_loss(
-      {.log_probabilities = log_p, .lesson = actions({0, 1}), .lesson_weights = {0.75, 0.25}}, {});
-  const double likelihood = 0.75 * std::log(0.5) + 0.25 * std::log(0.8);
-  EXPECT_NEAR(loss.loss.item<double>(), -likelihood, 1e-12);
+// Against every set of others, one by one.
+TEST(Reinforce, ADrawIsWorthWhatItAddsToTheBestOfAFew) {
+  const std::vector<double> rewards = {1, 2, 6, 2.5, -4};
+  std::vector<double> apart;
+  for (std::size_t i = 0; i < rewards.size(); ++i) {
+    double sum = 0;
+    int sets = 0;
+    for (std::size_t a = 0; a < rewards.size(); ++a) {
+      for (std::size_t b = a + 1; b < rewards.size(); ++b) {
+        if (a == i || b == i) continue;
+        ++sets;
+        sum += std::max(0.0, rewards[i] - std::max(rewards[a], rewards[b]));
+      }
+    }
+    apart.push_back(sum / sets);
+  }
+  double squares = 0;
+  for (const double one : apart) squares += one * one;
+  const double deviation = std::sqrt(squares / 5) + 0.02;
+  const std::vector<double> found = advantages_over_others(rewards, 2);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(found[i], std::min(3.0, apart[i] / deviation), 1e-12) << i;
+  }
+  EXPECT_EQ(advantages_over_others(std::vector<double>{5}, 1), std::vector<double>{0});
 }
 
 TEST(Reinforce, MaskedActionsDoNotSpoilTheEntropy) {
   auto logits = torch::zeros({1, 3}).requires_grad_();
   const auto masked = logits.masked_fill(torch::tensor({{false, false, true}}), -1e9);
-  const CaseLoss loss =
-      case_loss({torch::log_softmax(masked, 1), {{actions({0})}}, {1.0}, {}}, {.entropy = 1});
+  const CaseLoss loss = case_loss(
+      {.said = {.log_probabilities = torch::log_softmax(masked, 1), .formula = std::nullopt},
+       .draws = {{actions({0})}},
+       .advantages = {1.0},
+       .elite = {}},
+      {.entropy = 1});
   EXPECT_NEAR(loss.entropy.item<double>(), std::log(2), 1e-6);
   loss.loss.backward();
   EXPECT_TRUE(torch::isfinite(logits.grad()).all().item<bool>());

@@ -70,14 +70,13 @@ class TeamTraining : public testing::Test {
     config.max_groups = 12;
     return config;
   }
-  static TrainConfig taught_config(std::int64_t cases_per_step) {
+  static TrainConfig formula_config(std::int64_t cases_per_step) {
     TrainConfig config = tiny_config(cases_per_step);
     config.clusters = {};
     config.random_cases = 5;
     config.random_devices = 6;
-    config.actions = "sets";
-    config.teacher_evaluations = 100;
-    config.samples = 2;
+    config.actions = "formula";
+    config.samples = 6;
     return config;
   }
 
@@ -186,53 +185,27 @@ TEST_F(TeamTraining, WeightsThatComeApartEndTheRun) {
   EXPECT_FALSE(std::filesystem::exists(out("apart") + "/train.ckpt"));
 }
 
-TEST_F(TeamTraining, LessonsAreTheSameWhoeverSearchesForThem) {
-  const TrainConfig config = taught_config(3);
+TEST_F(TeamTraining, PlansOfTheFormulasPolicyAreTheSameWhoeverDrawsThem) {
+  const TrainConfig config = formula_config(3);
   train(config, {.out_dir = out("whole"), .threads = 2});
   EXPECT_THAT(train_with(2, config, "two"), Each(""));
   expect_same_files("whole", "two");
-  // Rank 0 alone has those of an earlier run.
-  std::atomic<int> searches = 0;
-  TrainOptions taken{.lessons = out("whole") + "/train.ckpt"};
-  taken.teaching = [&](std::int64_t, std::int64_t) { ++searches; };
-  EXPECT_THAT(train_with(3, config, "taken", taken), Each(""));
-  EXPECT_EQ(searches, 0);
-  expect_same_files("whole", "taken");
-}
-
-// A case is asked for ahead of its step, but not ahead of the next checkpoint.
-TEST_F(TeamTraining, ACheckpointHoldsTheLessonsOfItsStepsAlone) {
-  TrainConfig config = taught_config(1);
-  config.checkpoint_every = 2;
-  std::vector<std::pair<std::int64_t, std::int64_t>> asked;  // step, cases
-  std::int64_t step = 0;
-  train(config, {.out_dir = out("run"),
-                 .progress = [&](const TrainProgress& now) { step = now.step; },
-                 .teaching =
-                     [&](std::int64_t done, std::int64_t of) {
-                       if (done == 1) asked.emplace_back(step, of);
-                     }});
-  // Five cases, one a step, each once before any comes again.
-  EXPECT_THAT(asked,
-              testing::ElementsAre(testing::Pair(0, 2), testing::Pair(2, 2), testing::Pair(4, 1)));
 }
 
 // Rank 1 alone is told.
 TEST_F(TeamTraining, StopsTogetherAndGoesOnWithAnotherNumber) {
-  const TrainConfig config = taught_config(2);
+  const TrainConfig config = formula_config(2);
   train(config, {.out_dir = out("whole"), .threads = 2});
-  // Told after step `after`, once it has been asked `asked` more times: before the first step in
-  // the middle of a search.
-  const auto stop = [&](const std::string& folder, std::int64_t after, int asked) {
+  // Told after step `after`.
+  const auto stop = [&](const std::string& folder, std::int64_t after) {
     std::int64_t steps = -1;
     const auto errors = run_team(2, [&](Team& team) {
       std::atomic<std::int64_t> step = 0;
-      std::atomic<int> left = asked;
-      const TrainSummary summary = train(
-          config, {.out_dir = out(folder),
-                   .progress = [&](const TrainProgress& now) { step = now.step; },
-                   .stopped = [&] { return team.rank() == 1 && step >= after && left-- <= 0; },
-                   .team = &team});
+      const TrainSummary summary =
+          train(config, {.out_dir = out(folder),
+                         .progress = [&](const TrainProgress& now) { step = now.step; },
+                         .stopped = [&] { return team.rank() == 1 && step >= after; },
+                         .team = &team});
       EXPECT_TRUE(summary.stopped);
       if (team.rank() == 0) steps = summary.steps;
     });
@@ -242,8 +215,7 @@ TEST_F(TeamTraining, StopsTogetherAndGoesOnWithAnotherNumber) {
     expect_same_files("whole", folder);
     return steps;
   };
-  EXPECT_EQ(stop("in-a-search", 0, 40), 0);
-  EXPECT_EQ(stop("after-a-step", 3, 0), 4);  // asked after step 4, the callback came after step 3
+  EXPECT_EQ(stop("after-a-step", 3), 4);  // asked after step 4, the callback came after step 3
 }
 
 TEST_F(TeamTraining, StopsWhileItReadsTheCases) {

@@ -1,0 +1,125 @@
+"""How far planners are from the best known on 48 problems that nothing here was tuned or trained on.
+
+    scripts/reproduce.sh wide [--sizes small medium large] [--rows NAME ...] [--seeds K] [--known SECONDS]
+        [--policy FILE]
+
+A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
+the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
+worst, and how many problems are within 3 %. best_known.json beside this file holds the best of all runs
+so far; --known plans each problem for so many seconds first, by `plan` and by annealing, to find better
+ones. HETEROG_BIN names another program than that of the release preset. Models that are not in the zoo
+are exported first.
+"""
+
+import argparse
+import json
+import tempfile
+from math import exp, log
+from pathlib import Path
+from random import Random
+from statistics import mean
+
+import learning_value
+from wide_problems import SIZES, problems, size_of, write_cluster
+
+OUT = learning_value.ROOT / "out" / "wide"
+ROWS = {
+    "best data parallelism": (["ev-ps", "ev-ar", "cp-ps", "cp-ar", "horovod"], []),
+    "formula": (["estimates"], []),
+    "uniform rows": (["rows"], []),
+    "policy alone, 10 plans": (["policy:answer=likely"], []),
+    "plan, 30 plans": (["portfolio"], ["--evaluations", 30]),
+    "plan with policy, 30 plans": (["policy:answer=searched"], ["--evaluations", 30]),
+    "plan, 100 plans": (["portfolio"], ["--evaluations", 100]),
+    "plan with policy, 100 plans": (["policy:answer=searched"], ["--evaluations", 100]),
+    "plan, one shot": (["portfolio"], []),
+    "plan with policy, one shot": (["policy:answer=searched"], []),
+    "plan, 10 s": (["portfolio"], ["--budget", 10]),
+    "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
+}
+SEEDLESS = {"best data parallelism", "formula", "uniform rows", "policy alone, 10 plans"}
+
+
+def steps_of(case, row, seeds, folder, policy):
+    """One a seed, none where nothing fits; seconds of planning."""
+    requests, budget = ROWS[row]
+    steps, took = [], []
+    for seed in range(1 if row in SEEDLESS else seeds):
+        found = []
+        for request in requests:
+            if policy and request.startswith("policy"):
+                request += f",checkpoint={policy}"
+            found.append(learning_value.run(case, request, budget, seed, folder))
+        fitting = [step for step, _, _ in found if step is not None]
+        steps.append(min(fitting) if fitting else None)
+        took.append(sum(seconds for _, _, seconds in found))
+    return steps, mean(took)
+
+
+def interval(logs, rng):
+    """Of their mean, 95 % by bootstrap."""
+    means = sorted(mean(rng.choices(logs, k=len(logs))) for _ in range(2000))
+    return means[49], means[1950]
+
+
+def percent(log_ratio):
+    return f"{100 * (exp(log_ratio) - 1):+.1f}"
+
+
+def print_size(size, of_row, known):
+    print(f"\n{size}, up to {SIZES[size]} GPUs")
+    print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'worst':>8} {'within 3 %':>11} {'nothing':>8} {'planning s':>11}")
+    for row, found in of_row.items():
+        logs, nothing = [], 0
+        for case, (steps, _) in found.items():
+            best = known.get(" ".join(map(str, case)))
+            if best is None:
+                continue  # nothing is known to fit
+            if any(step is None for step in steps):
+                nothing += 1
+                continue
+            logs.append(mean(log(step / best["step_seconds"]) for step in steps))
+        if not logs:
+            continue
+        low, high = interval(logs, Random(1))
+        near = sum(value <= log(1.03) for value in logs)
+        took = mean(seconds for _, seconds in found.values())
+        print(f"{row:<30} {percent(mean(logs)):>7} {percent(low) + ' to ' + percent(high):>16} "
+              f"{percent(max(logs)):>8} {f'{near} of {len(logs) + nothing}':>11} {nothing:>8} {took:>11.1f}",
+              flush=True)  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
+    parser.add_argument("--policy", type=Path, help="in place of the shipped one")
+    parser.add_argument("--cases", action="store_true", help="print every problem, too")
+    given = parser.parse_args()
+    known = json.loads(learning_value.KNOWN.read_text()) if learning_value.KNOWN.is_file() else {}
+    print(f"{learning_value.machine()}, release preset; {given.seeds} seed(s)", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for size in given.sizes:
+            of_row = {row: {} for row in given.rows}
+            for case in [case for case in problems() if size_of(case[2]) == size]:
+                write_cluster(case[2], OUT)
+                plain = learning_value.expect_costs(known, case, folder)
+                for planner in ("portfolio", "annealing") if given.known else ():
+                    step, _, _ = learning_value.run(case, planner, ["--budget", given.known], 17, folder)
+                    learning_value.learn(known, case, step, f"{planner}, {given.known:g} s", plain, True)
+                for row in given.rows:
+                    steps, took = steps_of(case, row, given.seeds, folder, given.policy)
+                    of_row[row][case] = steps, took
+                    for step in steps:
+                        learning_value.learn(known, case, step, row, plain, True)
+                    if given.cases:
+                        said = " ".join("-" if step is None else f"{1e3 * step:.2f}" for step in steps)
+                        print(f"{' '.join(map(str, case)):<40} {row:<30} {said}", flush=True)
+            print_size(size, of_row, known)
+
+
+if __name__ == "__main__":
+    main()
