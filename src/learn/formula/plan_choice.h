@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 #include "decide/decisions.h"
 #include "decide/strategy.h"
@@ -34,7 +32,8 @@ enum class Knob : std::uint8_t { kLayout, kOrder, kBucket, kParts, kRecompute };
 inline constexpr std::array<std::size_t, 5> kKnobValues = {kLayoutModes * kUnhidden.size(), 3, 3, 5,
                                                            2};
 inline constexpr std::size_t kLayouts = kKnobValues[0];
-inline constexpr std::int64_t kOtherKnobValues = 3 + 3 + 5 + 2;
+inline constexpr std::int64_t kOtherKnobValues =
+    kKnobValues[1] + kKnobValues[2] + kKnobValues[3] + kKnobValues[4];
 // Numbers by which the network knows a layout (layout_features).
 inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 7;
 inline constexpr std::array<decide::OrderPolicy, 3> kOrderValues = {
