@@ -10,6 +10,50 @@ namespace {
 // Consecutive hops (source, destination) that all carry the same bytes at the same time.
 using Hops = std::vector<std::pair<DeviceId, DeviceId>>;
 
+// Sums by link. Flat: a ring over a thousand devices touches thousands of links.
+class LinkSums {
+ public:
+  explicit LinkSums(std::size_t links) : sum_(links, 0.0), touched_(links, 0) {}
+  void add(LinkId link, double value) {
+    if (!touched_[link]) {
+      touched_[link] = 1;
+      links_.push_back(link);
+    }
+    sum_[link] += value;
+  }
+  // In the order in which they were first added to.
+  const std::vector<LinkId>& links() const { return links_; }
+  double of(LinkId link) const { return sum_[link]; }
+  void clear() {
+    for (LinkId link : links_) {
+      sum_[link] = 0;
+      touched_[link] = 0;
+    }
+    links_.clear();
+  }
+  // Ascending by link.
+  std::vector<std::pair<LinkId, double>> sorted() const {
+    std::vector<std::pair<LinkId, double>> all;
+    all.reserve(links_.size());
+    for (LinkId link : links_) all.emplace_back(link, sum_[link]);
+    std::ranges::sort(all, {}, &std::pair<LinkId, double>::first);
+    return all;
+  }
+
+ private:
+  IdVector<LinkId, double> sum_;
+  IdVector<LinkId, std::uint8_t> touched_;
+  std::vector<LinkId> links_;
+};
+
+// What a collective puts on the links, and what the hops of one step do, which are gone through
+// one after the other.
+struct Held {
+  LinkSums all;
+  LinkSums of_step;
+  explicit Held(std::size_t links) : all(links), of_step(links) {}
+};
+
 // Rate and latency of a set of simultaneous hops: a link that k hops share gives each 1/k.
 struct HopCost {
   double seconds_per_byte = 0;           // of the slowest link or capped flow, for one byte a hop
@@ -20,8 +64,9 @@ struct HopCost {
 
 // `rings`: how many devices of each machine send over its NIC side by side for one hop.
 HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes_per_hop,
-                 std::map<LinkId, double>& held, double rings = 1) {
-  std::map<LinkId, double> own;  // seconds a byte of hop traffic
+                 Held& held, double rings = 1) {
+  LinkSums& own = held.of_step;  // seconds a byte of hop traffic
+  own.clear();
   HopCost cost;
   const auto at_least = [&](double of_one_flow, double of_all) {
     cost.seconds_per_byte = std::max(cost.seconds_per_byte, of_one_flow);
@@ -29,7 +74,7 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
   };
   for (const auto& [from, to] : hops) {
     const cluster::Route& route = cluster.route(from, to);
-    for (LinkId link : route.links) own[link] += 1 / cluster.link(link).bytes_per_second;
+    for (LinkId link : route.links) own.add(link, 1 / cluster.link(link).bytes_per_second);
     cost.launch_seconds = std::max(cost.launch_seconds, to_seconds(route.launch));
     cost.latency_seconds = std::max(cost.latency_seconds, to_seconds(route.latency - route.launch));
     if (const double cap = route.cap_bytes_per_second; cap > 0) {
@@ -39,9 +84,10 @@ HopCost hop_cost(const cluster::Cluster& cluster, const Hops& hops, double bytes
       at_least(1 / (rings * share), 1 / (rings * share));
     }
   }
-  for (const auto& [link, seconds] : own) {
+  for (LinkId link : own.links()) {
+    const double seconds = own.of(link);
     at_least(seconds, seconds);
-    held[link] += seconds * bytes_per_hop;
+    held.all.add(link, seconds * bytes_per_hop);
   }
   return cost;
 }
@@ -66,7 +112,7 @@ double rings_side_by_side(const cluster::Cluster& cluster, std::span<const Devic
 // Around the devices in this order: in each pass a hop carries (n−1)/n of the bytes in n−1 steps.
 // Two passes reduce, one gathers.
 void add_ring(const cluster::Cluster& cluster, std::span<const DeviceId> devices, int passes,
-              AllReduceShape& shape, std::map<LinkId, double>& held) {
+              AllReduceShape& shape, Held& held) {
   const std::size_t n = devices.size();
   Hops hops;
   for (std::size_t i = 0; i < n; ++i) hops.emplace_back(devices[i], devices[(i + 1) % n]);
@@ -79,7 +125,7 @@ void add_ring(const cluster::Cluster& cluster, std::span<const DeviceId> devices
 
 // Up a binomial tree, and down again: all hops of one reach side by side.
 void add_tree(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
-              AllReduceShape& shape, std::map<LinkId, double>& held) {
+              AllReduceShape& shape, Held& held) {
   double launch = 0;
   for (std::size_t reach = 1; reach < devices.size(); reach *= 2) {
     Hops up, down;
@@ -99,7 +145,7 @@ void add_tree(const cluster::Cluster& cluster, std::span<const DeviceId> devices
 
 // Between every two of them, both ways.
 void add_exchange(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
-                  AllReduceShape& shape, std::map<LinkId, double>& held) {
+                  AllReduceShape& shape, Held& held) {
   Hops hops;
   for (DeviceId from : devices) {
     for (DeviceId to : devices) {
@@ -134,7 +180,7 @@ AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const
   const std::vector<DeviceId> sorted = in_ring_order(devices);
   AllReduceShape shape;
   shape.algorithm = algorithm;
-  std::map<LinkId, double> held;
+  Held held(cluster.link_count());
   switch (algorithm) {
     case AllReduceAlgorithm::kRing:
       add_ring(cluster, sorted, 2, shape, held);
@@ -146,16 +192,16 @@ AllReduceShape all_reduce_shape(const cluster::Cluster& cluster, std::span<const
       add_exchange(cluster, sorted, shape, held);
       break;
   }
-  shape.seconds_per_byte.assign(held.begin(), held.end());
+  shape.seconds_per_byte = held.all.sorted();
   return shape;
 }
 
 AllReduceShape all_gather_shape(const cluster::Cluster& cluster,
                                 std::span<const DeviceId> devices) {
   AllReduceShape shape;
-  std::map<LinkId, double> held;
+  Held held(cluster.link_count());
   add_ring(cluster, in_ring_order(devices), 1, shape, held);
-  shape.seconds_per_byte.assign(held.begin(), held.end());
+  shape.seconds_per_byte = held.all.sorted();
   return shape;
 }
 

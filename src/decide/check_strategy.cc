@@ -217,6 +217,8 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
     const UnitDecision& decision = strategy.units[UnitId(i)];
     VALIDATE(!decision.replicas.empty(), "{}: units[{}]: no replica, give at least one device",
              source, i);
+    // Neighbours often decide alike.
+    if (i > 0 && decision.replicas == strategy.units[UnitId(i - 1)].replicas) continue;
     for (const Replica& replica : decision.replicas) {
       VALIDATE(replica.device.value() < problem.cluster->place_count(),
                "{}: units[{}]: device {}, the cluster has {}", source, i, replica.device.value(),

@@ -128,19 +128,47 @@ void lay_out_forward_and_backward(const cost::Problem& problem,
   }
 }
 
-std::vector<DeviceId> reader_devices(const cost::Problem& problem, const Layout& layout,
-                                     TensorId parameter) {
-  std::vector<DeviceId> devices;
-  LayoutId last;
-  for (OpId op : problem.folded->parameter_readers[parameter]) {
-    if (layout.of_op[op] == last) continue;
-    last = layout.of_op[op];
-    for (const Slice& slice : layout.op_slices(op)) devices.push_back(slice.device);
+// Who reads a parameter, ascending. Most are read on the same slices: the devices of each list are
+// sorted once.
+class ReaderDevices {
+ public:
+  ReaderDevices(const cost::Problem& problem, const Layout& layout)
+      : problem_(problem), layout_(layout), devices_(layout.slices.size()) {}
+
+  std::vector<DeviceId> of(TensorId parameter) {
+    layouts_.clear();
+    for (OpId op : problem_.folded->parameter_readers[parameter]) {
+      const LayoutId one = layout_.of_op[op];
+      if (std::ranges::find(layouts_, one) == layouts_.end()) layouts_.push_back(one);
+    }
+    if (layouts_.size() == 1) return of_layout(layouts_.front());
+    std::vector<DeviceId> devices;
+    for (LayoutId one : layouts_) {
+      const std::vector<DeviceId>& more = of_layout(one);
+      devices.insert(devices.end(), more.begin(), more.end());
+    }
+    sort_and_unique(devices);
+    return devices;
   }
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-  return devices;
-}
+
+ private:
+  static void sort_and_unique(std::vector<DeviceId>& devices) {
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  }
+  const std::vector<DeviceId>& of_layout(LayoutId layout) {
+    std::vector<DeviceId>& devices = devices_[layout];
+    if (!devices.empty()) return devices;
+    for (const Slice& slice : layout_.slices[layout]) devices.push_back(slice.device);
+    sort_and_unique(devices);
+    return devices;
+  }
+
+  const cost::Problem& problem_;
+  const Layout& layout_;
+  IdVector<LayoutId, std::vector<DeviceId>> devices_;  // empty: not yet
+  std::vector<LayoutId> layouts_;                      // kept for its memory
+};
 
 // Different slices make the addends of a tied table's gradient.
 bool addends_come_apart(const cost::Problem& problem, const Layout& layout,
@@ -219,6 +247,9 @@ void deal_by_rows(const cost::Problem& problem, const Strategy& strategy, Layout
   for (const ParameterSync& sync : strategy.sync) {
     if (!sync.servers.empty()) several[sync.parameter] = &sync;
   }
+  // Of the replicas of the latest sharded parameter: where so many rows are cut.
+  std::vector<DeviceId> dealt_to;
+  std::map<std::int64_t, std::vector<std::int64_t>> dealt;
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     const std::uint32_t at = layout.home_of[chain.parameter];
     if (at == Layout::kNoHome) continue;
@@ -227,7 +258,13 @@ void deal_by_rows(const cost::Problem& problem, const Strategy& strategy, Layout
     const auto sync = several.find(chain.parameter);
     const std::int64_t rows = problem.graph->shape(chain.parameter)[0].c;
     if (home.method == SyncMethod::kSharded) {
-      home.rows = deal_rows(rows, home.replicas, strategy.row_weights);
+      if (dealt_to != home.replicas) {
+        dealt_to = home.replicas;
+        dealt.clear();
+      }
+      const auto [cuts, is_new] = dealt.try_emplace(rows);
+      if (is_new) cuts->second = deal_rows(rows, home.replicas, strategy.row_weights);
+      home.rows = cuts->second;
     } else if (sync != several.end() && travels_in_parts(problem, layout, chain, home.replicas)) {
       deal_to_servers(problem, sync->second->servers, rows, home);
     } else {
@@ -247,6 +284,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
                       const IdVector<UnitId, UnitLayout>& units, Layout& layout) {
   const graph::ModelGraph& graph = *problem.graph;
   layout.home_of.assign(graph.tensor_count(), Layout::kNoHome);
+  ReaderDevices readers_of(problem, layout);
   std::vector<Bytes> bytes;
   for (TensorId parameter : graph.parameters()) {
     ParameterHome home;
@@ -254,7 +292,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     const auto readers = problem.folded->parameter_readers[parameter];
     if (!updater.valid() && readers.empty()) continue;  // nobody looks at it
     const UnitId unit = unit_of_op[updater.valid() ? updater : readers.front()];
-    home.replicas = reader_devices(problem, layout, parameter);
+    home.replicas = readers_of.of(parameter);
     if (home.replicas.empty()) {
       home.replicas = {layout.slices[units[unit].whole].front().device};
     }
@@ -283,14 +321,22 @@ void lay_out_update(const cost::Problem& problem, const IdVector<OpId, UnitId>& 
     for (DeviceId device : devices) slices.push_back({device, 0, problem.batch});
     return pool.intern(std::move(slices));
   };
+  std::vector<DeviceId> owners, same_owners;  // of this home, and of the latest of several
+  LayoutId same;
   for (ParameterHome& home : layout.homes) {
-    std::vector<DeviceId> owners;  // of rows
-    for (std::size_t i = 0; home.by_rows() && i < home.replicas.size(); ++i) {
-      if (home.rows_of(i) > 0) owners.push_back(home.replicas[i]);
+    if (home.server.valid()) {
+      home.update = whole_on(std::span(&home.server, 1));
+      continue;
     }
-    home.update = home.server.valid() ? whole_on(std::span(&home.server, 1))
-                  : home.by_rows()    ? whole_on(owners)
-                                      : whole_on(home.replicas);
+    owners.clear();
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      if (!home.by_rows() || home.rows_of(i) > 0) owners.push_back(home.replicas[i]);
+    }
+    if (owners != same_owners || !same.valid()) {
+      same_owners = owners;
+      same = whole_on(owners);
+    }
+    home.update = same;
   }
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase != Phase::kUpdate) continue;
@@ -325,8 +371,8 @@ Bytes row_bytes(const ParameterHome& home, std::size_t replica, Bytes whole) {
 }
 
 Bytes row_bytes(const ParameterHome& home, DeviceId device, Bytes whole) {
-  const auto at = std::ranges::find(home.replicas, device);
-  return at == home.replicas.end()
+  const auto at = std::ranges::lower_bound(home.replicas, device);
+  return at == home.replicas.end() || *at != device
              ? 0
              : row_bytes(home, static_cast<std::size_t>(at - home.replicas.begin()), whole);
 }
@@ -361,31 +407,59 @@ LayoutId task_layout(const cost::Problem& problem, const Layout& layout, OpId op
 
 namespace {
 
+// Goes through those who talk to a server: visit(speaker, the devices of its machine that it speaks
+// for, itself among them). `sorted`: ascending, so machine by machine.
+template <class Visit>
+void each_speaker(const cluster::Cluster& cluster, std::span<const DeviceId> sorted,
+                  DeviceId server, Visit visit) {
+  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && cluster.same_machine(sorted[begin], sorted[end])) ++end;
+    if (cluster.same_machine(sorted[begin], server)) {
+      for (std::size_t i = begin; i < end; ++i) {
+        if (sorted[i] != server) visit(sorted[i], sorted.subspan(i, 1));
+      }
+      continue;
+    }
+    visit(sorted[begin + server.value() % (end - begin)], sorted.subspan(begin, end - begin));
+  }
+}
+
 // What serving one byte of a parameter puts on the links: seconds of each link that a push from or
-// a pull to another replica crosses.
+// a pull to another replica crosses. The greatest first: these decide.
 using LinkSeconds = std::vector<std::pair<LinkId, double>>;
 
+// `replicas`: ascending.
 LinkSeconds serving_load(const cluster::Cluster& cluster, const std::vector<DeviceId>& replicas,
                          DeviceId server) {
   constexpr Bytes kMany = Bytes{1} << 30;  // so that whole nanoseconds do not show
-  std::map<LinkId, double> seconds;
+  IdVector<LinkId, double> seconds(cluster.link_count(), 0.0);
+  std::vector<LinkId> links;
   const auto add = [&](DeviceId from, DeviceId to) {
     const cluster::Route& route = cluster.route(from, to);
     for (LinkId link : route.links) {
       const Nanoseconds held =
           cost::link_hold(cluster, route, link, kMany, cost::TransferUse::kServer);
+      if (seconds[link] == 0) links.push_back(link);
       seconds[link] += to_seconds(held) / static_cast<double>(kMany);
     }
   };
-  for (const Speaker& speaker : speakers(cluster, replicas, server)) {
-    add(speaker.device, server);
-    add(server, speaker.device);
-    for (DeviceId other : speaker.others) {
-      add(other, speaker.device);
-      add(speaker.device, other);
+  each_speaker(cluster, replicas, server, [&](DeviceId speaker, std::span<const DeviceId> all) {
+    add(speaker, server);
+    add(server, speaker);
+    for (DeviceId other : all) {
+      if (other == speaker) continue;
+      add(other, speaker);
+      add(speaker, other);
     }
-  }
-  return {seconds.begin(), seconds.end()};
+  });
+  std::ranges::sort(links);
+  links.erase(std::unique(links.begin(), links.end()), links.end());
+  LinkSeconds load;
+  for (LinkId link : links) load.emplace_back(link, seconds[link]);
+  std::ranges::sort(load, [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  return load;
 }
 
 // What the servers of a parameter's rows put on the links.
@@ -413,6 +487,7 @@ std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
     double end = 0;
     for (const auto& [link, seconds] : of_server[s]) {
       end = std::max(end, load[link] + bytes * seconds);
+      if (s > 0 && end >= best_end) break;  // of a thousand servers, most
     }
     if (s == 0 || end < best_end) {
       best = s;
@@ -427,22 +502,14 @@ std::size_t first_to_end(const std::vector<LinkSeconds>& of_server,
 std::vector<Speaker> speakers(const cluster::Cluster& cluster, std::span<const DeviceId> devices,
                               DeviceId server) {
   std::vector<DeviceId> sorted(devices.begin(), devices.end());
-  std::sort(sorted.begin(), sorted.end());  // so machine by machine
+  std::sort(sorted.begin(), sorted.end());
   std::vector<Speaker> list;
-  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
-    while (end < sorted.size() && cluster.same_machine(sorted[begin], sorted[end])) ++end;
-    if (cluster.same_machine(sorted[begin], server)) {
-      for (std::size_t i = begin; i < end; ++i) {
-        if (sorted[i] != server) list.push_back({sorted[i], {}});
-      }
-      continue;
+  each_speaker(cluster, sorted, server, [&](DeviceId speaker, std::span<const DeviceId> all) {
+    Speaker& one = list.emplace_back(speaker);
+    for (DeviceId other : all) {
+      if (other != speaker) one.others.push_back(other);
     }
-    const std::size_t turn = begin + server.value() % (end - begin);
-    Speaker& speaker = list.emplace_back(sorted[turn]);
-    for (std::size_t i = begin; i < end; ++i) {
-      if (i != turn) speaker.others.push_back(sorted[i]);
-    }
-  }
+  });
   return list;
 }
 

@@ -150,13 +150,16 @@ IdVector<OpId, UnitId> units_of_ops(const cost::Problem& problem, const Strategy
 
 std::vector<Slice> merge_by_device(std::span<const Slice> slices) {
   std::vector<Slice> merged;
+  constexpr std::size_t kNone = ~std::size_t{0};
+  std::vector<std::size_t> place;  // [device]
   for (const Slice& slice : slices) {
-    auto same = std::find_if(merged.begin(), merged.end(),
-                             [&](const Slice& s) { return s.device == slice.device; });
-    if (same == merged.end()) {
+    if (slice.device.value() >= place.size()) place.resize(slice.device.value() + 1, kNone);
+    std::size_t& at = place[slice.device.value()];
+    if (at == kNone) {
+      at = merged.size();
       merged.push_back({slice.device, 0, slice.size()});
     } else {
-      same->end += slice.size();
+      merged[at].end += slice.size();
     }
   }
   std::int64_t at = 0;
