@@ -1,18 +1,21 @@
-// How an evaluation grows with the cluster: EV-AR of BERT-large on 8 to 512 GPUs.
+// How an evaluation grows with the cluster: BERT-large on 8 to 1,024 GPUs of two types.
 //
 //     build/release/bin/bench_scale           (from the root of the repository)
 //
-// Six samples a GPU. Counters: tasks; ns_per_task of a whole evaluation (compiled, ranked,
-// simulated; the fastest turn); compile_seconds, simulate_seconds; plan_bytes_per_task, what the
-// plan takes in memory; ratio_to_8_gpus, ns_per_task over that on 8 GPUs (1: grows as the tasks
-// do).
+// Six samples a GPU. all_devices compiles, ranks and simulates the plan with all devices, under
+// even all-reduce and under even parameter servers; few_devices asks oracle::Evaluator, which lets
+// one of each kind stand for all where they are alike (compiler/symmetry.h). The fastest turns.
+// Counters: tasks; seconds of an evaluation, and of its halves; ns_per_task; plan_bytes_per_task,
+// what the plan takes in memory; ratio_to_64_gpus, seconds over those on 64.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <memory>
 
 #include "compiler/compile.h"
+#include "oracle/evaluator.h"
 #include "problems.h"
 #include "sim/simulator.h"
 
@@ -41,12 +44,27 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void even_all_reduce(benchmark::State& state) {
+std::unique_ptr<const cost::Problem> problem_on(std::size_t devices) {
+  return bench::problem("bert_large24", large_cluster(devices),
+                        static_cast<std::int64_t>(6 * devices));
+}
+
+// Benchmarks run in the order of their arguments, and more than once until the time is enough.
+class RatioTo64 {
+ public:
+  double of(std::size_t devices, double seconds) {
+    if (devices == 64) on_64_ = seconds;
+    return on_64_ > 0 ? seconds / on_64_ : 0;
+  }
+
+ private:
+  double on_64_ = 0;
+};
+
+void all_devices(benchmark::State& state, decide::SyncMethod sync, RatioTo64& ratio) {
   const auto devices = static_cast<std::size_t>(state.range(0));
-  const auto problem = bench::problem("bert_large24", large_cluster(devices),
-                                      static_cast<std::int64_t>(6 * devices));
-  const auto strategy = decide::uniform_strategy(
-      *problem, decide::even_decision(*problem, decide::SyncMethod::kAllReduce));
+  const auto problem = problem_on(devices);
+  const auto strategy = decide::uniform_strategy(*problem, decide::even_decision(*problem, sync));
   compiler::Plan plan;
   sim::Simulator simulator;
   double compile = std::numeric_limits<double>::infinity(), simulate = compile;
@@ -59,24 +77,84 @@ void even_all_reduce(benchmark::State& state) {
     simulate = std::min(simulate, seconds_since(middle));
   }
   const auto tasks = static_cast<double>(plan.task_count());
-  const double per_task = (compile + simulate) / tasks * 1e9;
-  static double per_task_on_8 = per_task;      // benchmarks run in the order of their arguments,
-  if (devices == 8) per_task_on_8 = per_task;  // and more than once until the time is enough
   state.counters["tasks"] = tasks;
-  state.counters["ns_per_task"] = per_task;
+  state.counters["seconds"] = compile + simulate;
+  state.counters["ns_per_task"] = (compile + simulate) / tasks * 1e9;
   state.counters["compile_seconds"] = compile;
   state.counters["simulate_seconds"] = simulate;
   state.counters["plan_bytes_per_task"] = static_cast<double>(plan_bytes(plan)) / tasks;
-  state.counters["ratio_to_8_gpus"] = per_task / per_task_on_8;
+  state.counters["ratio_to_64_gpus"] = ratio.of(devices, compile + simulate);
+}
+
+void even_all_reduce(benchmark::State& state) {
+  static RatioTo64 ratio;
+  all_devices(state, decide::SyncMethod::kAllReduce, ratio);
+}
+void even_servers(benchmark::State& state) {
+  static RatioTo64 ratio;
+  all_devices(state, decide::SyncMethod::kParameterServer, ratio);
 }
 BENCHMARK(even_all_reduce)
     ->Arg(8)
-    ->Arg(32)
-    ->Arg(128)
+    ->Arg(64)
+    ->Arg(256)
     ->Arg(512)
+    ->Arg(1024)
     ->ArgName("gpus")
     ->Unit(benchmark::kMillisecond)
-    ->MinTime(3);
+    ->MinTime(1);
+BENCHMARK(even_servers)
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(512)
+    ->Arg(1024)
+    ->ArgName("gpus")
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(1);
+
+void few_devices(benchmark::State& state, decide::SyncMethod sync, RatioTo64& ratio) {
+  const auto devices = static_cast<std::size_t>(state.range(0));
+  const auto problem = problem_on(devices);
+  const auto strategy = decide::uniform_strategy(*problem, decide::even_decision(*problem, sync));
+  oracle::Evaluator evaluator(*problem);
+  double seconds = std::numeric_limits<double>::infinity();
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    benchmark::DoNotOptimize(evaluator.measure(strategy).evaluation.step);
+    seconds = std::min(seconds, seconds_since(begin));
+  }
+  const compiler::PlanOfFew few = compiler::compile_few(*problem, strategy);
+  state.counters["devices_in_plan"] = static_cast<double>(few.plan.device_count);
+  state.counters["tasks"] = static_cast<double>(few.plan.task_count());
+  state.counters["seconds"] = seconds;
+  state.counters["ratio_to_64_gpus"] = ratio.of(devices, seconds);
+}
+
+void few_all_reduce(benchmark::State& state) {
+  static RatioTo64 ratio;
+  few_devices(state, decide::SyncMethod::kAllReduce, ratio);
+}
+void few_sharded(benchmark::State& state) {
+  static RatioTo64 ratio;
+  few_devices(state, decide::SyncMethod::kSharded, ratio);
+}
+BENCHMARK(few_all_reduce)
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(512)
+    ->Arg(1024)
+    ->ArgName("gpus")
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(1);
+BENCHMARK(few_sharded)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->ArgName("gpus")
+    ->Unit(benchmark::kMillisecond)
+    ->MinTime(1);
 
 }  // namespace
 }  // namespace heterog::bench

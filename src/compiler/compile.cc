@@ -16,6 +16,7 @@
 #include "compiler/emit/updates.h"
 #include "compiler/order.h"
 #include "compiler/slowest.h"
+#include "compiler/symmetry.h"
 #include "compiler/turns.h"
 #include "decide/check_strategy.h"
 #include "decide/layout.h"
@@ -56,22 +57,24 @@ void emit_updates(Emission& e) {
   update_parameters(e);
 }
 
-void set_memory(const cost::Problem& problem, const Whereabouts& where, Plan& plan) {
+void set_memory(const cost::Problem& problem, const Symmetry* symmetry, const Whereabouts& where,
+                Plan& plan) {
   plan.static_memory.assign(plan.device_count, {});
   plan.capacity.assign(plan.device_count, 0);
   for (TensorId tensor : problem.graph->tensor_ids()) {
     const TensorRole role = problem.graph->tensor(tensor).role;
     if (problem.graph->tensor(tensor).producer.valid()) continue;
-    for (DeviceId device : problem.cluster->place_ids()) {
+    for (DeviceId device : id_range<DeviceId>(plan.device_count)) {
       StaticMemory& memory = plan.static_memory[device];
       (role == TensorRole::kParameter        ? memory.parameters
        : role == TensorRole::kOptimizerState ? memory.optimizer_state
                                              : memory.buffers) += where.resident(tensor, device);
     }
   }
-  for (DeviceId device : problem.cluster->place_ids()) {
-    plan.static_memory[device].reserve = problem.cluster->type_of(device).reserve_bytes;
-    plan.capacity[device] = problem.cluster->device(device).memory_bytes;
+  for (DeviceId place : id_range<DeviceId>(plan.device_count)) {
+    const DeviceId device = device_of(symmetry, place);
+    plan.static_memory[place].reserve = problem.cluster->type_of(device).reserve_bytes;
+    plan.capacity[place] = problem.cluster->device(device).memory_bytes;
   }
 }
 
@@ -97,9 +100,10 @@ void set_rows(const Emission& e, Plan& plan) {
 }
 
 // A transfer leaves a GPU its other multiprocessors; what has no more than it takes is no GPU.
-void set_drag(const cluster::Cluster& cluster, Plan& plan) {
+void set_drag(const cluster::Cluster& cluster, const Symmetry* symmetry, Plan& plan) {
   plan.drag.clear();
-  for (DeviceId device : cluster.place_ids()) {
+  for (DeviceId place : id_range<DeviceId>(plan.device_count)) {
+    const DeviceId device = device_of(symmetry, place);
     const cluster::DeviceType& type = cluster.type_of(device);
     const int taken = cluster.machine(cluster.device(device).machine).transfer_multiprocessors;
     const int left = type.multiprocessors - taken;
@@ -115,16 +119,17 @@ void set_drag(const cluster::Cluster& cluster, Plan& plan) {
   }
 }
 
-}  // namespace
-
-Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
-             const CompileOptions& options, Plan recycled) {
-  decide::check_strategy(problem, strategy, "strategy");
-  const decide::Layout layout = decide::lay_out(problem, strategy);
-  PlanBuilder builder(problem.cluster->place_count(), problem.cluster->link_count(),
-                      std::move(recycled));
-  set_drag(*problem.cluster, builder.plan());
-  Emission e(problem, layout, options, builder);
+// All passes. `symmetry`: the layout has its representatives alone; null: it has all devices. Says
+// whether the plan holds: of representatives it may not, after all.
+bool run_passes(const cost::Problem& problem, const decide::Strategy& strategy,
+                const CompileOptions& options, const decide::Layout& layout,
+                const Symmetry* symmetry, Plan& plan) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  // No collective of representatives needs its links (emit/costs.h).
+  PlanBuilder builder(symmetry ? symmetry->representatives.size() : cluster.place_count(),
+                      symmetry ? 0 : cluster.link_count(), std::move(plan));
+  set_drag(cluster, symmetry, builder.plan());
+  Emission e(problem, layout, options, builder, symmetry);
   e.recomputation = decide::find_recomputation(problem, strategy);
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
@@ -134,21 +139,50 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
   pull_parameters(e);
   average_buffers(e);
   pull_buffers(e);
-  add_overheads(*problem.cluster, builder);
+  if (!symmetry) add_overheads(cluster, builder);  // whose devices are never alike
 
-  Plan plan = std::move(builder).finish();
+  plan = std::move(builder).finish();
+  if (e.moves) return false;
   if (strategy.strict) {
     plan = take_turns(problem, strategy, layout, e.again, std::move(plan));
   }
   plan.batch = problem.batch;
-  set_memory(problem, e.where, plan);
-  set_rows(e, plan);
-  wait_for_slowest(*problem.cluster, plan);
+  set_memory(problem, symmetry, e.where, plan);
+  if (symmetry) {
+    plan.rows.clear();
+  } else {
+    set_rows(e, plan);
+  }
+  wait_for_slowest(cluster, plan, symmetry);
   set_order(plan, strategy.order, decide::priorities_of(problem, strategy, layout));
 #ifdef HETEROG_CHECKS
-  verify_plan(plan);
+  if (!symmetry) verify_plan(plan);
 #endif
-  return plan;
+  return true;
+}
+
+}  // namespace
+
+Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
+             const CompileOptions& options, Plan recycled) {
+  decide::check_strategy(problem, strategy, "strategy");
+  const decide::Layout layout = decide::lay_out(problem, strategy);
+  run_passes(problem, strategy, options, layout, nullptr, recycled);
+  return recycled;
+}
+
+PlanOfFew compile_few(const cost::Problem& problem, const decide::Strategy& strategy,
+                      const CompileOptions& options, Plan recycled) {
+  decide::check_strategy(problem, strategy, "strategy");
+  const decide::Layout layout = decide::lay_out(problem, strategy);
+  if (auto symmetry = find_symmetry(problem, strategy, layout)) {
+    const decide::Layout few = of_representatives(layout, *symmetry);
+    if (run_passes(problem, strategy, options, few, &*symmetry, recycled)) {
+      return {std::move(recycled), std::move(symmetry->place_of)};
+    }
+  }
+  run_passes(problem, strategy, options, layout, nullptr, recycled);
+  return {std::move(recycled), {}};
 }
 
 }  // namespace heterog::compiler

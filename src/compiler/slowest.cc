@@ -38,7 +38,7 @@ double expected_largest(std::size_t n) {
   return table[n];
 }
 
-void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan) {
+void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan, const Symmetry* symmetry) {
   double greatest = 0;
   for (DeviceId device : cluster.device_ids()) {
     greatest = std::max(greatest, cluster.type_of(device).step_deviation);
@@ -49,14 +49,16 @@ void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan) {
   for (TaskId task : plan.task_ids()) {
     if (plan.kind[task] != TaskKind::kCompute && plan.kind[task] != TaskKind::kUpdate) continue;
     if (plan.duration[task] == 0 || computes[plan.device[task]]) continue;
-    if (cluster.is_host(plan.device[task])) continue;  // it updates what is there, when it is there
-    computes[plan.device[task]] = 1;
-    ++devices;
+    const DeviceId place = plan.device[task];
+    if (cluster.is_host(device_of(symmetry, place))) continue;  // it updates what is there, when it
+    computes[place] = 1;                                        // is there
+    devices += symmetry ? symmetry->sizes[place.value()] : 1;
   }
   if (devices < 2) return;
   IdVector<DeviceId, double> factor;
-  for (DeviceId place : cluster.place_ids()) {
-    const double deviation = cluster.is_host(place) ? 0 : cluster.type_of(place).step_deviation;
+  for (DeviceId place : id_range<DeviceId>(plan.device_count)) {
+    const DeviceId device = device_of(symmetry, place);
+    const double deviation = cluster.is_host(device) ? 0 : cluster.type_of(device).step_deviation;
     factor.push_back(1 + deviation * expected_largest(devices));
   }
   for (TaskId task : plan.task_ids()) {

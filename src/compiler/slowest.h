@@ -3,6 +3,7 @@
 
 #include "cluster/cluster.h"
 #include "compiler/plan.h"
+#include "compiler/symmetry.h"
 
 namespace heterog::compiler {
 
@@ -12,6 +13,8 @@ double expected_largest(std::size_t n);
 
 // Decision 18. Where n devices compute, what each of them computes takes 1 + deviation ·
 // expected_largest(n) times as long, with the deviation of its type. One device waits for nobody.
-void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan);
+// `symmetry`: of a plan of representatives, each of which counts as often as it stands for others.
+void wait_for_slowest(const cluster::Cluster& cluster, Plan& plan,
+                      const Symmetry* symmetry = nullptr);
 
 }  // namespace heterog::compiler

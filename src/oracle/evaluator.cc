@@ -7,13 +7,33 @@
 
 namespace heterog::oracle {
 
-Measured Evaluator::measure(const decide::Strategy& strategy) {
-  plan_ = compiler::compile(problem_, strategy, options_, std::move(plan_));
-  const sim::SimResult& result = sim::simulate_rounds(strategy, plan_, simulator_);
-  Measured measured = judge(problem_, result.step, result.peak_bytes);
-  measured.busy = result.device_busy;
+namespace {
+
+// What was found for the places of a plan, for all places of the cluster.
+template <class T>
+IdVector<DeviceId, T> spread(const IdVector<DeviceId, T>& found,
+                             const IdVector<DeviceId, DeviceId>& place_of) {
+  if (place_of.empty()) return found;
+  IdVector<DeviceId, T> all;
+  all.reserve(place_of.size());
+  for (DeviceId place : place_of) all.push_back(found[place]);
+  return all;
+}
+
+Measured measured_of(const cost::Problem& problem, const sim::SimResult& result,
+                     const IdVector<DeviceId, DeviceId>& place_of) {
+  Measured measured = judge(problem, result.step, spread(result.peak_bytes, place_of));
+  measured.busy = spread(result.device_busy, place_of);
   EXPECT(measured.evaluation.feasible == result.feasible());
   return measured;
+}
+
+}  // namespace
+
+Measured Evaluator::measure(const decide::Strategy& strategy) {
+  compiled_ = compiler::compile_few(problem_, strategy, options_, std::move(compiled_.plan));
+  return measured_of(problem_, sim::simulate_rounds(strategy, compiled_.plan, simulator_),
+                     compiled_.place_of);
 }
 
 std::vector<Measured> Evaluator::measure(std::span<const decide::Strategy> strategies) {
@@ -23,12 +43,11 @@ std::vector<Measured> Evaluator::measure(std::span<const decide::Strategy> strat
 }
 
 std::vector<Measured> Evaluator::measure_rounds(const decide::Strategy& strategy) {
-  compiler::Plan plan = compiler::compile(problem_, strategy, options_);
+  compiler::PlanOfFew compiled = compiler::compile_few(problem_, strategy, options_);
   sim::Simulator simulator;
   std::vector<Measured> measured;
-  sim::simulate_rounds(strategy, plan, simulator, [&](const sim::SimResult& result) {
-    measured.push_back(judge(problem_, result.step, result.peak_bytes));
-    measured.back().busy = result.device_busy;
+  sim::simulate_rounds(strategy, compiled.plan, simulator, [&](const sim::SimResult& result) {
+    measured.push_back(measured_of(problem_, result, compiled.place_of));
   });
   return measured;
 }

@@ -34,7 +34,7 @@ class Evaluator final : public Oracle {
  private:
   const cost::Problem& problem_;
   compiler::CompileOptions options_;
-  compiler::Plan plan_;  // the last one
+  compiler::PlanOfFew compiled_;  // the last one
   sim::Simulator simulator_;
 };
 

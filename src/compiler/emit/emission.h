@@ -1,6 +1,7 @@
 // The state that all emitters of one plan's tasks share.
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "compiler/emit/emitted_again.h"
 #include "compiler/emit/whereabouts.h"
 #include "compiler/plan_builder.h"
+#include "compiler/symmetry.h"
 #include "cost/problem.h"
 #include "decide/layout.h"
 #include "decide/recomputation.h"
@@ -23,6 +25,10 @@ struct Emission {
   const decide::Layout& layout;
   CompileOptions options;
   PlanBuilder& builder;
+  // Where `layout` has representatives alone: whom they stand for. Devices are then numbered as
+  // there (places of the plan); what is asked of the cluster is asked of the device behind one.
+  const Symmetry* symmetry;
+  bool moves = false;  // something would move between representatives: they are none
   Whereabouts where;
   CollectiveCosts costs;
   decide::Recomputation recomputation = {};
@@ -36,21 +42,36 @@ struct Emission {
   std::vector<std::vector<Source>> sources = {};
   std::vector<Made> direct = {};
 
+  // `symmetry`: null where the layout has all devices. Everything has to outlive it.
   Emission(const cost::Problem& one_problem, const decide::Layout& one_layout,
-           const CompileOptions& one_options, PlanBuilder& one_builder)
+           const CompileOptions& one_options, PlanBuilder& one_builder,
+           const Symmetry* one_symmetry)
       : problem(one_problem),
         layout(one_layout),
         options(one_options),
         builder(one_builder),
-        where(one_problem, one_layout),
-        costs(*one_problem.cluster) {}
+        symmetry(one_symmetry),
+        where(one_problem, one_layout, one_builder.plan().device_count),
+        costs(*one_problem.cluster, one_symmetry) {}
+
+  DeviceTypeId type_id(DeviceId place) const {
+    return problem.cluster->device(device_of(symmetry, place)).type;
+  }
+  const cluster::DeviceType& type_of(DeviceId place) const {
+    return problem.cluster->type(type_id(place));
+  }
+  // Devices that stand behind these.
+  std::size_t count(std::span<const DeviceId> places) const {
+    return symmetry ? symmetry->count(places) : places.size();
+  }
 };
 
 // What a tensor of these bytes that stays takes on a device: of state that is dealt by rows, and of
 // a parameter on a host that serves some of them, the rows there.
 inline Bytes bytes_on(const Emission& e, TensorId tensor, DeviceId device, Bytes whole) {
   const decide::ParameterHome* home = e.layout.row_home(tensor);
-  if (e.layout.home_of[tensor] != decide::Layout::kNoHome && e.problem.cluster->is_host(device) &&
+  if (e.layout.home_of[tensor] != decide::Layout::kNoHome &&
+      e.problem.cluster->is_host(device_of(e.symmetry, device)) &&
       e.layout.home(tensor).by_rows()) {
     home = &e.layout.home(tensor);
   }

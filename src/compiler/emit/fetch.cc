@@ -31,13 +31,12 @@ bool holds_samples(const Emission& e, const graph::Read& read) {
 Source fetch_same(Emission& e, TensorId tensor, OpId reader, std::span<const Location> locations,
                   DeviceId device) {
   // Mostly every device has one, in order.
-  if (device.value() < locations.size() && locations[device.value()].device == device) {
-    return locations[device.value()].source;
-  }
-  for (const Location& location : locations) {
-    if (location.device == device) return location.source;
-  }
+  if (const Location* here = find_location(locations, device, device.value())) return here->source;
   if (const Piece* known = e.where.latest_piece(tensor, device)) return known->source;
+  if (e.symmetry) {
+    e.moves = true;
+    return locations.front().source;
+  }
   const Bytes bytes = e.problem.graph->bytes(tensor, e.problem.batch);
   const cluster::Cluster& cluster = *e.problem.cluster;
   const Location* best = nullptr;
@@ -107,8 +106,7 @@ Source merge(Emission& e, TensorId tensor, const decide::Slice& slice,
   task.device = slice.device;
   task.begin = slice.begin;
   task.end = slice.end;
-  task.duration =
-      combine_duration(e.problem.cluster->type_of(slice.device), 1, bytes, cluster::OpClass::kCopy);
+  task.duration = combine_duration(e.type_of(slice.device), 1, bytes, cluster::OpClass::kCopy);
   const TaskId id = e.builder.add_task(task);
   e.builder.hold(id, {e.builder.plan().compute_stream(slice.device), task.duration});
   e.builder.carry(id, {tensor});
@@ -238,6 +236,10 @@ void fetch(Emission& e, const Reader& reader, const graph::Read& read,
     case SplitKind::kConcat:
     case SplitKind::kWhole:
       if (holds_samples(e, read)) {
+        if (e.symmetry && reader.layout != made) {  // whatever is near: others may lack it
+          e.moves = true;
+          return;
+        }
         sources.push_back(fetch_slice(e, read, slice));
         return;
       }

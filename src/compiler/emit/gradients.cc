@@ -62,7 +62,7 @@ std::vector<Gradient> partial_gradients(const cost::Problem& problem,
 // all its instances. Empty: the gradient is not one of rows.
 std::vector<SparseRows> rows_by_device(const Emission& e, const Gradient& gradient) {
   std::vector<SparseRows> rows;
-  IdVector<DeviceId, std::size_t> place(e.problem.cluster->device_count(), 0);  // 1 + index
+  IdVector<DeviceId, std::size_t> place(e.builder.plan().device_count, 0);  // 1 + index
   for (const decide::Slice& slice : e.layout.op_slices(gradient.producer)) {
     const auto of_slice = sparse_rows(e.problem, gradient.tensor, slice.size());
     if (!of_slice) return {};
@@ -88,7 +88,8 @@ bool aggregate_rows(Emission& e, const Gradient& gradient, const Bucket::Value& 
   const DeviceId server = e.layout.home(gradient.parameter).server;
   if (!server.valid()) {
     // A ring moves 2(n−1)/n of the whole over each link, an all-gather (n−1)/n of n times the rows.
-    if (static_cast<Bytes>(rows.size()) * longest.bytes >= 2 * whole) return false;
+    const auto members = static_cast<Bytes>(e.count(devices_of(value.addends)));
+    if (members * longest.bytes >= 2 * whole) return false;
     e.where.set_total(gradient.tensor,
                       gather_rows(e, gradient.tensor, value.addends, longest, value.in_place));
     return true;

@@ -90,10 +90,10 @@ void pull_buffers(Emission& e) {
     const TensorId old = graph.tensor(next).replaces;
     const auto made = replaced(e, next);
     if (made.empty()) continue;
-    for (DeviceId device : e.where.keepers(old)) {
-      const bool makes = std::any_of(made.begin(), made.end(),
-                                     [&](const Location& place) { return place.device == device; });
-      if (!makes) pull(e, old, graph.tensor(next).producer, made.front(), device);
+    const std::vector<DeviceId> keepers = e.where.keepers(old);
+    for (std::size_t i = 0; i < keepers.size(); ++i) {
+      if (find_location(made, keepers[i], i)) continue;
+      pull(e, old, graph.tensor(next).producer, made.front(), keepers[i]);
     }
   }
 }

@@ -115,7 +115,7 @@ TaskId emit_op(Emission& e, OpId op, const Again& again) {
   TaskId first;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const decide::Slice& slice = slices[i];
-    const DeviceTypeId type = e.problem.cluster->device(slice.device).type;
+    const DeviceTypeId type = e.type_id(slice.device);
     // Neighbours are mostly alike: what the one before costs is not looked up again.
     if (!alias && (type != last_type || slice.size() != task.end - task.begin)) {
       task.duration = e.problem.costs.duration(op, type, slice.size());

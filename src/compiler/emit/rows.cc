@@ -21,10 +21,9 @@ TaskId add_rows(Emission& e, TensorId tensor, DeviceId device, Bytes rows, Bytes
   task.tensor = tensor;
   task.device = device;
   task.end = e.problem.batch;
-  task.duration = add_rows_duration(e.problem.cluster->type_of(device), rows);
+  task.duration = add_rows_duration(e.type_of(device), rows);
   if (zeros > 0) {
-    task.duration += combine_duration(e.problem.cluster->type_of(device), 0, zeros,
-                                      cluster::OpClass::kElementwise);
+    task.duration += combine_duration(e.type_of(device), 0, zeros, cluster::OpClass::kElementwise);
   }
   const TaskId id = e.builder.add_task(task);
   e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
@@ -126,7 +125,7 @@ Location rows_arrived_at(Emission& e, TensorId tensor, const Location& made, con
 std::vector<Location> gather_rows(Emission& e, TensorId tensor, std::span<const Location> locations,
                                   const SparseRows& rows, InPlace in_place) {
   const std::vector<DeviceId> devices = devices_of(locations);
-  const Bytes all = static_cast<Bytes>(devices.size()) * rows.bytes;
+  const Bytes all = static_cast<Bytes>(e.count(devices)) * rows.bytes;
   const TaskId gather = add_collective(e, TaskKind::kAllGather, tensor, devices,
                                        e.costs.all_gather(devices, all), all);
   const auto contribute_rows = [&](TaskId task, BufferId buffer) {

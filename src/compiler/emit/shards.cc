@@ -19,7 +19,7 @@ Bytes padded_bytes(const Emission& e, std::span<const TensorId> tensors,
     for (std::size_t i = 0; i < home.replicas.size(); ++i) {
       longest = std::max(longest, decide::row_bytes(home, i, whole));
     }
-    bytes += longest * static_cast<Bytes>(home.replicas.size());
+    bytes += longest * static_cast<Bytes>(e.count(home.replicas));
   }
   return bytes;
 }
@@ -77,9 +77,8 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered
     e.builder.carry(task, {forms[i], kind == graph::SplitKind::kMean});
   }
   std::vector<double> weights;
-  for (DeviceId device : devices) {
-    weights.push_back(
-        std::ranges::find(bucket.values.front().addends, device, &Location::device)->weight);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    weights.push_back(find_location(bucket.values.front().addends, devices[i], i)->weight);
   }
   contribute_parts(e, task, parameters, weights);
   for (const Bucket::Value& value : bucket.values) {

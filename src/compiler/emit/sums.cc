@@ -46,8 +46,8 @@ TaskId add_sum(Emission& e, TaskKind kind, TensorId tensor, DeviceId device, int
   task.tensor = tensor;
   task.device = device;
   task.end = e.problem.batch;
-  task.duration = combine_duration(e.problem.cluster->type_of(device), operands, bytes,
-                                   cluster::OpClass::kElementwise);
+  task.duration =
+      combine_duration(e.type_of(device), operands, bytes, cluster::OpClass::kElementwise);
   const TaskId id = e.builder.add_task(task);
   e.builder.hold(id, {e.builder.plan().compute_stream(device), task.duration});
   e.builder.carry(id, {tensor, of.are_means});
@@ -72,7 +72,7 @@ std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Locat
   const decide::LayoutId made = e.layout.of_op[e.problem.graph->tensor(tensor).producer];
   if (e.layout.merged[made] == made) return addends;  // mostly
   constexpr std::size_t kNone = ~std::size_t{0};
-  IdVector<DeviceId, std::size_t> sum_of(e.problem.cluster->device_count(), kNone);
+  IdVector<DeviceId, std::size_t> sum_of(e.builder.plan().device_count, kNone);
   std::vector<Location> sums;
   std::vector<InPlace> lies_in_addend;  // parallel to sums: the first addition may need a buffer
   for (const Location& addend : addends) {
@@ -153,9 +153,11 @@ std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const L
 
 std::vector<Gathered> gathered_by_speakers(const Emission& e, std::span<const Location> addends,
                                            DeviceId server) {
-  const auto at = [&](DeviceId device) {
-    return *std::ranges::find(addends, device, &Location::device);
-  };
+  IdVector<DeviceId, std::uint32_t> place(e.problem.cluster->place_count(), 0);
+  for (std::size_t i = 0; i < addends.size(); ++i) {
+    place[addends[i].device] = static_cast<std::uint32_t>(i);
+  }
+  const auto at = [&](DeviceId device) { return addends[place[device]]; };
   std::vector<Gathered> all;
   for (const Location& addend : addends) {
     if (addend.device == server) all.push_back({server, {addend}});

@@ -19,6 +19,10 @@ bool moved_by_kernels(const cluster::Cluster& cluster, const Plan& plan, const T
 }  // namespace
 
 Source transfer(Emission& e, const Transfer& spec, const Source& from) {
+  if (e.symmetry) {
+    e.moves = true;
+    return from;
+  }
   const cluster::Cluster& cluster = *e.problem.cluster;
   const cluster::Route& route = cluster.route(spec.source, spec.destination);
   PlanBuilder::Task task;

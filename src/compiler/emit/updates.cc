@@ -21,10 +21,6 @@ using graph::UpdateChain;
 // Chains that one task runs, in their order.
 using Together = std::vector<const UpdateChain*>;
 
-bool holds(const std::vector<Location>& locations, DeviceId device) {
-  return std::ranges::any_of(locations, [&](const Location& l) { return l.device == device; });
-}
-
 // The collective that brings a gradient to all devices of the update; invalid: it lies there
 // already. Nothing: it has to be fetched.
 std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
@@ -39,8 +35,8 @@ std::optional<TaskId> ready_after(const Emission& e, const UpdateChain& chain) {
       if (made != e.layout.home(chain.parameter).update) return std::nullopt;
       continue;
     }
-    for (const decide::Slice& slice : devices) {
-      if (!holds(*total, slice.device)) return std::nullopt;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      if (!find_location(*total, devices[i].device, i)) return std::nullopt;
     }
     const TaskId task = total->front().source.task;
     if (is_collective(e.builder.plan().kind[task])) {
@@ -87,7 +83,7 @@ std::vector<Together> find_sets(const Emission& e) {
 double share_of(const Emission& e, const UpdateChain& chain, DeviceId device) {
   const decide::ParameterHome& home = e.layout.home(chain.parameter);
   if (!home.by_rows()) return 1;
-  const auto replica = std::ranges::find(home.replicas, device) - home.replicas.begin();
+  const auto replica = std::ranges::lower_bound(home.replicas, device) - home.replicas.begin();
   return static_cast<double>(home.rows_of(static_cast<std::size_t>(replica))) /
          static_cast<double>(home.row_count());
 }
@@ -96,7 +92,7 @@ double share_of(const Emission& e, const UpdateChain& chain, DeviceId device) {
 // ops one run each.
 Nanoseconds duration(const Emission& e, const Together& set, DeviceId device) {
   const cost::Problem& problem = e.problem;
-  const DeviceTypeId type = problem.cluster->device(device).type;
+  const DeviceTypeId type = e.type_id(device);
   const Nanoseconds launch = to_nanoseconds(problem.cluster->type(type).launch_seconds);
   Nanoseconds total = 0;
   for (std::size_t i = 0; i < set.front()->ops.size(); ++i) {
@@ -186,7 +182,7 @@ void emit_update(Emission& e, const Together& set) {
   DeviceTypeId last_type;
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const DeviceId device = slices[i].device;
-    const DeviceTypeId type = e.problem.cluster->device(device).type;
+    const DeviceTypeId type = e.type_id(device);
     if (type != last_type || by_rows) {
       task.duration = duration(e, set, device);
       task.workspace = 0;

@@ -3,10 +3,11 @@
 
 namespace heterog::compiler {
 
-Whereabouts::Whereabouts(const cost::Problem& problem, const decide::Layout& layout)
+Whereabouts::Whereabouts(const cost::Problem& problem, const decide::Layout& layout,
+                         std::size_t devices)
     : problem_(problem),
       layout_(layout),
-      devices_(problem.cluster->place_count()),
+      devices_(devices),
       instances_by_device_(layout, devices_),
       first_task_(problem.graph->op_count()),
       first_buffer_(problem.graph->tensor_count()),
@@ -62,7 +63,7 @@ void Whereabouts::set_total(TensorId tensor, std::vector<Location> locations) {
 
 std::vector<DeviceId> Whereabouts::keepers(TensorId tensor) const {
   std::vector<DeviceId> devices;
-  for (DeviceId device : problem_.cluster->place_ids()) {
+  for (DeviceId device : id_range<DeviceId>(devices_)) {
     if (resident(tensor, device) > 0) devices.push_back(device);
   }
   return devices;

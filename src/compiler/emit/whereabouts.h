@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,16 @@ struct Location {
   // or 1 where it is multiplied already.
   double weight = 1;
 };
+
+// The location on a device, or null. `likely`: where it mostly stands.
+inline const Location* find_location(std::span<const Location> locations, DeviceId device,
+                                     std::size_t likely) {
+  if (likely < locations.size() && locations[likely].device == device) return &locations[likely];
+  for (const Location& location : locations) {
+    if (location.device == device) return &location;
+  }
+  return nullptr;
+}
 
 // The results of an op's instances for a tensor: tasks and buffers of its instances follow one
 // another.
@@ -54,8 +65,8 @@ struct Made {
 //   where.keep(tensor, device, bytes);  where.note_reader(tensor, device, task)  // what stays
 class Whereabouts {
  public:
-  // Parameters are at their homes; nothing else is anywhere.
-  Whereabouts(const cost::Problem& problem, const decide::Layout& layout);
+  // Parameters are at their homes; nothing else is anywhere. `devices`: that the layout may name.
+  Whereabouts(const cost::Problem& problem, const decide::Layout& layout, std::size_t devices);
 
   const InstancesByDevice& instances_by_device() const { return instances_by_device_; }
 
