@@ -17,16 +17,22 @@ namespace {
 
 // All that a strategy says, with the length of whatever has no fixed one before it.
 using Words = std::vector<std::uint64_t>;
+constexpr std::uint64_t kAsBefore = std::uint64_t{1} << 56;
 
 void add_decisions(Words& words, const decide::Strategy& strategy) {
   words.push_back(strategy.unit_of_op.size());
   for (UnitId unit : strategy.unit_of_op) words.push_back(unit.value());
   words.push_back(strategy.units.size());
+  const decide::UnitDecision* before = nullptr;
   for (const decide::UnitDecision& decision : strategy.units) {
-    words.push_back(decision.replicas.size() * 8 +
-                    static_cast<std::uint64_t>(decision.recompute) * 4 +
-                    static_cast<std::uint64_t>(decision.in_turn) * 2 +
+    // Neighbours often decide alike. No list is as long as that.
+    const bool alike = before && before->replicas == decision.replicas;
+    before = &decision;
+    words.push_back((alike ? kAsBefore : decision.replicas.size()) * 16 +
+                    static_cast<std::uint64_t>(decision.recompute) * 8 +
+                    static_cast<std::uint64_t>(decision.in_turn) * 4 +
                     static_cast<std::uint64_t>(decision.sync));
+    if (alike) continue;
     for (const decide::Replica& replica : decision.replicas) {
       words.push_back(replica.device.value());
       words.push_back(std::bit_cast<std::uint64_t>(replica.weight));

@@ -16,8 +16,9 @@ namespace heterog::oracle {
 //   const Evaluation found = evaluator.evaluate(strategy);
 //   if (better(found, best)) ...
 //
-//   strategy --compile()--> plan --simulator_--> step, peaks --judge()--> evaluation
+//   strategy --compile_few()--> plan --simulator_--> step, peaks --judge()--> evaluation
 //
+// Where devices are alike the plan has one of each kind, and what is said is that of all.
 // Both parts keep memory from call to call. Not for several threads; SimulatedOracle has one per
 // worker.
 class Evaluator final : public Oracle {
