@@ -2,8 +2,8 @@
 //
 //     build/release/bin/bench_scale           (from the root of the repository)
 //
-// Six samples a GPU. all_devices compiles, ranks and simulates the plan with all devices, under
-// even all-reduce and under even parameter servers; few_devices asks oracle::Evaluator, which lets
+// Six samples a GPU. even_* compiles, ranks and simulates the plan with all devices, under
+// even all-reduce and under even parameter servers; few_* asks oracle::Evaluator, which lets
 // one of each kind stand for all where they are alike (compiler/symmetry.h). The fastest turns.
 // Counters: tasks; seconds of an evaluation, and of its halves; ns_per_task; plan_bytes_per_task,
 // what the plan takes in memory; ratio_to_64_gpus, seconds over those on 64.
