@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import heterog
-from heterog.uneven import measured_shares, step_times
+from heterog.uneven import lost_rank, measured_shares, step_times
 
 LENGTH = 67
 PER_RANK = 8  # samples of an even script
@@ -29,10 +29,19 @@ class Clock:
         self.fixed, self.per_sample = FIXED[rank], PER_SAMPLE[rank]
         self.slower = 1.0
         self.to_wait = 0.0  # in steps whose gradients are summed
+        self.until_others = 0.0  # of `now`: in passes that keep the rank busy until the others are done
+        self._until_others = False
+
+    def look(self) -> None:
+        """Called before each of those passes, of which there are as many as the machine has time for."""
+        self._until_others = True
 
     def step(self, samples: int, waits: bool) -> None:
-        self.now += self.slower * (self.fixed + self.per_sample * samples)
-        self.now += self.to_wait if waits else 0.0
+        seconds = self.slower * (self.fixed + self.per_sample * samples)
+        seconds += self.to_wait if waits else 0.0
+        self.now += seconds
+        self.until_others += seconds if self._until_others else 0.0
+        self._until_others = False
 
 
 def build() -> nn.Module:
@@ -52,6 +61,7 @@ class Script:
     def __init__(self, rank: int, world: int, shuffle: bool = True, workers: int = 0, **options):
         self.clock = Clock(rank)
         step_times.clock = lambda: self.clock.now
+        step_times.look = self.look
         inner = build()
         without_norm = options.pop("without_norm", False)
         if without_norm:
@@ -66,6 +76,10 @@ class Script:
             dataset(), batch_size=PER_RANK, sampler=self.sampler, num_workers=workers,
             persistent_workers=workers > 0, drop_last=not without_norm,
         )  # fmt: skip
+
+    def look(self) -> None:
+        self.clock.look()
+        lost_rank.look()
 
     def loss(self, batch):
         self.clock.step(len(batch[0]), self.ddp.require_backward_grad_sync)
@@ -124,11 +138,12 @@ def measured(rank: int, world: int, begun: bool, whole: bool, **options) -> dict
             with script.ddp.no_sync():
                 F.cross_entropy(script.ddp(batch[0]), batch[1]).backward()
             script.optimizer.step()
-    before, said = script.state(), []
+    before, said, start = script.state(), [], script.clock.now
     loader = heterog.auto_shares(
         script.ddp, script.loader, script.step if whole else script.loss, say=said.append
     )
-    return found(loader, said) | {"before": before, "after": script.state()}
+    clocked = {"took": script.clock.now - start, "until_others": script.clock.until_others}
+    return found(loader, said) | clocked | {"before": before, "after": script.state()}
 
 
 def trained(rank: int, world: int, workers: int = 0, drifts: bool = False) -> dict:

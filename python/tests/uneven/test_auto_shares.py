@@ -223,9 +223,11 @@ def test_shares_follow_from_the_clocks_and_nothing_is_changed(shared, world, nam
         assert (len(rounds) >= 2, len(won)) == (rank == 0, int(rank == 0))
         for line in won:
             took, step = map(float, re.search(r"took (.*) s, .* step (\d+)$", line).groups())
-            # The probe, and measuring for 30 even steps: by rank 0's clock, which does not wait.
-            assert 0 < took < 36 * found["even_seconds"]
-            assert step == math.ceil(took / (found["even_seconds"] - found["seconds"]))
+            assert took == pytest.approx(found["took"], abs=0.06)  # of one decimal
+            assert step == math.ceil(found["took"] / (found["even_seconds"] - found["seconds"]))
+            # The probe, and measuring for 30 even steps. How long the others keep rank 0 waiting, which
+            # fills the time with passes that count for nothing, is this machine's speed.
+            assert 0 < found["took"] - found["until_others"] < 36 * found["even_seconds"]
         assert same(found["before"], found["after"])
 
 
