@@ -5,14 +5,17 @@
 FOLDER holds checkouts, each named as its repository: examples (of pytorch), vision, pytorch-image-models,
 transformers, pytorch-lightning. PYTHON is that of an environment with the frameworks whose versions are tried. What of a
 script changes is in others/recipes.py; others/stage.py says what stands around it, so that two ranks on
-CPUs and one process can be compared. Prints a row for each script: lines changed for auto_shares, samples
-of each rank, and how far parameters end from those of one process, as a part of the way that training
-took; of scripts that go on from a checkpoint, of a second run from the first one's. Scripts that are not there, or whose packages are not, are left out by name. Exit code 1: one failed
-or is too far off.
+CPUs and one process can be compared. Prints the versions of the packages and of the checkouts, and a row
+for each script: lines changed for auto_shares, samples of each rank, and how far parameters end from those
+of one process, as a part of the way that training took; of scripts that go on from a checkpoint, of a
+second run from the first one's. Scripts that are not there, or whose packages are not, are left out by
+name. Exit code 1: one failed or is too far off.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -32,6 +35,29 @@ import data  # noqa: E402
 from recipes import RECIPES, Recipe  # noqa: E402
 
 WORLD = 2
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "lightning", "datasets")
+
+
+def versions(checkouts: Path) -> list[str]:
+    """Of the packages that are installed, and of the checkouts: a tag or a commit, and its day."""
+    found = []
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{package} {importlib.metadata.version(package)}")
+    scripts = []
+    for name in dict.fromkeys(recipe.script.split("/")[0] for recipe in RECIPES.values()):
+        folder = checkouts / name
+        if (folder / ".git").exists():  # else git would look above
+            said = [git(folder, "describe", "--tags", "--always"), git(folder, "log", "-1", "--format=%cs")]
+            scripts.append(f"{name} {said[0]} of {said[1]}")
+        elif folder.is_dir():
+            scripts.append(f"{name} of no known commit")
+    return [f"packages: {', '.join(found)}", f"checkouts: {', '.join(scripts) or 'none'}"]
+
+
+def git(folder: Path, *words: str) -> str:
+    asked = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or "?"
 
 
 def edited(text: str, edits: list) -> str:
@@ -52,8 +78,8 @@ def edited(text: str, edits: list) -> str:
 
 
 def wait_for(ranks: list[subprocess.Popen]) -> list[int]:
-    """Exit codes. Ranks that wait for one that has failed are ended, as all are after three minutes."""
-    end = time.monotonic() + 180
+    """Exit codes. Ranks that wait for one that has failed are ended, as all are after ten minutes."""
+    end = time.monotonic() + 600
     while any(rank.poll() is None for rank in ranks):
         if any(rank.poll() for rank in ranks):
             end = min(end, time.monotonic() + 10)
@@ -144,6 +170,7 @@ def main() -> int:
     if unknown := [name for name in options.names if name not in RECIPES]:
         parser.error(f"no script {unknown[0]!r}; known: {', '.join(RECIPES)}")
     failed = False
+    print(*versions(options.checkouts), "", sep="\n")
     print("| script | lines changed | samples of each rank | off |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory(prefix="heterog-others-") as made:
         here = (options.keep or Path(made)).resolve()

@@ -1,9 +1,11 @@
 """What compares scripts of others with one process: on scripts of our own, right ones and wrong ones."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/others")]
@@ -70,3 +72,18 @@ def test_lines_are_changed_where_they_are():
 def test_at_most_four_lines_are_ours():
     for name, recipe in RECIPES.items():
         assert sum(len(new) for _, _, new in recipe.ours) <= 4, name
+
+
+def test_versions_are_said(tmp_path):
+    (tmp_path / "vision").mkdir()
+    repository = tmp_path / "examples"
+    repository.mkdir()
+    git = ["git", "-C", repository, "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-qm", "a", "--allow-empty", "--date=2024-01-02"], check=True)
+    subprocess.run([*git, "tag", "v7"], check=True)
+    packages, checkouts = check_others.versions(tmp_path)
+    assert f"torch {torch.__version__.split('+')[0]}" in packages
+    day = check_others.git(repository, "log", "-1", "--format=%cs")
+    assert checkouts == f"checkouts: examples v7 of {day}, vision of no known commit"
+    assert check_others.versions(tmp_path / "vision")[1] == "checkouts: none"
