@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import torch
@@ -77,25 +77,39 @@ def edited(text: str, edits: list) -> str:
     return "\n".join(lines) + "\n"
 
 
-def wait_for(ranks: list[subprocess.Popen]) -> list[int]:
-    """Exit codes. Ranks that wait for one that has failed are ended, as all are after ten minutes."""
-    end = time.monotonic() + 600
-    while any(rank.poll() is None for rank in ranks):
-        if any(rank.poll() for rank in ranks):
-            end = min(end, time.monotonic() + 10)
-        if time.monotonic() > end:
-            for rank in ranks:
-                rank.kill()
-        time.sleep(0.1)
-    return [rank.returncode for rank in ranks]
+class Ranks:
+    """others/ranks.py, which forks them."""
+
+    def __init__(self):
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONPATH": f"{HERE.parent / 'python'}:{os.environ.get('PYTHONPATH', '')}",
+        }  # fmt: skip
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([sys.executable, HERE / "others/ranks.py"], env=environment, **pipes)
+
+    def run(self, ranks: list[dict]) -> list[int]:
+        """Exit codes."""
+        print(json.dumps(ranks), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"others/ranks.py ended with code {self.process.wait()}")
+        return json.loads(answer)
+
+    def __enter__(self) -> "Ranks":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def start(script: Path, recipe: Recipe, folder: Path, world: int, places: dict, more: str = "") -> dict:
+def start(ranks: Ranks, script: Path, recipe: Recipe, folder: Path, world: int, places: dict, more: str = "") -> dict:
     """Trains; what rank 0 has then (stage.py)."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-    ranks = []
+    jobs = []
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "data").symlink_to(places["data"])  # which some look for beside their folder
     for rank in range(world):
@@ -103,19 +117,21 @@ def start(script: Path, recipe: Recipe, folder: Path, world: int, places: dict, 
         (own / "results").mkdir(parents=True)
         values = places | {"out": folder / "out", "all": recipe.batch * WORLD, "batch": recipe.batch * WORLD // world}
         words = [word.format(**values) for word in (recipe.arguments + more).split()]
-        environment = os.environ | {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "HETEROG_STAGE_FLOATS": recipe.floats, "HETEROG_STAGE_GPUS": str(world if recipe.gpus is None else recipe.gpus),
-            "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(own / "cache"), "ACCELERATE_USE_CPU": "1",
-            "PYTHONPATH": f"{HERE.parent / 'python'}:{os.environ.get('PYTHONPATH', '')}", "OMP_NUM_THREADS": "1",
+        environment = {
+            "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world,
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "HETEROG_STAGE_FLOATS": recipe.floats,
+            "HETEROG_STAGE_GPUS": world if recipe.gpus is None else recipe.gpus,
+            "HF_DATASETS_CACHE": own / "cache", "ACCELERATE_USE_CPU": "1",
         }  # fmt: skip
-        command = [sys.executable, HERE / "others/stage.py", own / "result.pt", script, *words]
-        with open(own / "log.txt", "w") as log:
-            ranks.append(subprocess.Popen(command, cwd=own, env=environment, stdout=log, stderr=log))
-    codes = wait_for(ranks)
+        command = [HERE / "others/stage.py", own / "result.pt", script, *words]
+        jobs.append({
+            "words": [str(word) for word in command], "folder": str(own), "log": str(own / "log.txt"),
+            "environment": {name: str(value) for name, value in environment.items()},
+        })  # fmt: skip
+    codes = ranks.run(jobs)
     if any(codes):
         logs = [(folder / f"rank{rank}/log.txt").read_text() for rank, code in enumerate(codes) if code]
-        raise RuntimeError("\n".join(log[-1500:] for log in logs))
+        raise RuntimeError(f"exit codes {codes}\n" + "\n".join(log[-1500:] for log in logs))
     return torch.load(folder / "rank0/result.pt")
 
 
@@ -133,7 +149,7 @@ def distance(ours: dict, theirs: dict) -> float:
     return off / way if way else off
 
 
-def try_script(recipe: Recipe, checkouts: Path, folder: Path, places: dict) -> tuple[int, list, float]:
+def try_script(ranks: Ranks, recipe: Recipe, checkouts: Path, folder: Path, places: dict) -> tuple[int, list, float]:
     """Lines changed, shares, distance."""
     scripts = {}
     for kind, edits in (("ours", recipe.parallel + recipe.ours), ("plain", recipe.parallel)):
@@ -142,14 +158,14 @@ def try_script(recipe: Recipe, checkouts: Path, folder: Path, places: dict) -> t
         scripts[kind] = home / Path(recipe.script).name
         file = home / Path(recipe.file or recipe.script).name
         file.write_text(edited(file.read_text(), edits))
-    ours = start(scripts["ours"], recipe, folder / "ours", WORLD, places)
+    ours = start(ranks, scripts["ours"], recipe, folder / "ours", WORLD, places)
     if recipe.resumed:
         again = places | {"before": folder / "ours/out"}
-        gone_on = start(scripts["ours"], recipe, folder / "again", WORLD, again, " " + recipe.resumed)
+        gone_on = start(ranks, scripts["ours"], recipe, folder / "again", WORLD, again, " " + recipe.resumed)
         # Some make their optimizer once they have read the checkpoint.
         began = [first for first, _ in ours["optimizers"]]
         ours["optimizers"] = [(first, end) for first, (_, end) in zip(began, gone_on["optimizers"], strict=True)]
-    alone = start(scripts["plain" if recipe.alone == "as it is" else "ours"], recipe, folder / "plain", 1, places)
+    alone = start(ranks, scripts["plain" if recipe.alone == "as it is" else "ours"], recipe, folder / "plain", 1, places)
     changed = sum(len(new) for _, _, new in recipe.ours)
     return changed, ours["shares"], distance(ours, alone)
 
@@ -172,7 +188,7 @@ def main() -> int:
     failed = False
     print(*versions(options.checkouts), "", sep="\n")
     print("| script | lines changed | samples of each rank | off |\n|---|---|---|---|", flush=True)
-    with tempfile.TemporaryDirectory(prefix="heterog-others-") as made:
+    with tempfile.TemporaryDirectory(prefix="heterog-others-") as made, Ranks() as ranks:
         here = (options.keep or Path(made)).resolve()
         data.make(here / "data")
         places = {"data": here / "data"}
@@ -182,7 +198,7 @@ def main() -> int:
                 print(f"{name}: left out: {why}", file=sys.stderr, flush=True)
                 continue
             try:
-                changed, shares, off = try_script(recipe, options.checkouts, here / re.sub(r"\W+", "-", name), places)
+                changed, shares, off = try_script(ranks, recipe, options.checkouts, here / re.sub(r"\W+", "-", name), places)
             except (AssertionError, LookupError, RuntimeError) as error:
                 print(f"{name}: FAILED: {error}", file=sys.stderr, flush=True)
                 failed = True

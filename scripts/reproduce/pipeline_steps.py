@@ -32,6 +32,7 @@ from pathlib import Path
 from cap import Cap
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
 BATCH, PARTS, LENGTH, WORDS = 16, 4, 64, 1000
 MODELS = ("gpt2", "llama_lora")
 # glibc gives memory back to the system between passes and takes it again, page by page. heterog's runtime
@@ -53,6 +54,8 @@ def build(name):
         num_hidden_layers=6, hidden_size=256, intermediate_size=688, num_attention_heads=4,
         num_key_value_heads=4, vocab_size=WORDS, max_position_embeddings=LENGTH,
     )  # fmt: skip
+    if name == "llama":
+        return LlamaForCausalLM(config)
     model = LlamaForCausalLM(config).requires_grad_(False)
     for layer in model.model.layers:
         for what in ("q_proj", "v_proj"):

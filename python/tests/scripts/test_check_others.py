@@ -54,7 +54,9 @@ def test_what_is_wrong_is_found(tmp_path):
     (tmp_path / "theirs/train.py").write_text(SCRIPT, encoding="utf-8")
     for name, edits, right in (("right", [IMPORT, SHARED], True), ("wrong", [IMPORT, SHARED, WRONG], False)):
         recipe = Recipe("theirs/train.py", "{batch}", edits)
-        changed, shares, off = check_others.try_script(recipe, tmp_path, tmp_path / name, {"data": tmp_path})
+        with check_others.Ranks() as ranks:
+            found = check_others.try_script(ranks, recipe, tmp_path, tmp_path / name, {"data": tmp_path})
+        changed, shares, off = found
         assert changed == len(edits) and shares == [[6, 2]]
         assert (off <= recipe.most) == right, off
 
