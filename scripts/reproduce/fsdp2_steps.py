@@ -1,5 +1,5 @@
 """Predicted against measured steps of `plan --for fsdp2` under fully_shard, on this machine
-(docs/results/fsdp2_steps.md).
+(docs/engines.md).
 
     sudo .venv/bin/python scripts/reproduce/fsdp2_steps.py [--models gpt2 llama] [--rounds 12] [--repeat 2]
 
@@ -10,10 +10,11 @@ thread over gloo. Rank 1 has half as much of a core as rank 0 (a control group w
 (ev-ar) and planned ones are handed over (`hand-over --to fsdp2`), and trained by
 heterog.auto_shares(shares=FILE) under fully_shard(reshard_after_forward=False), a call a layer and
 one around all. "Measured" is the median of a step with its update, of the slower rank, of --rounds
-steps after three to warm up. "Scaled" is "predicted" with each rank's computation as many times as
-long as PyTorch's own step of its samples takes, without fully_shard and apart from the other, over
-what is predicted of that. Each repetition profiles, plans and measures anew. Needs root, for the caps, and a
-build (--preset).
+steps after three to warm up. "Scaled" is "predicted", with the slower rank's computation by PyTorch
+in place of what is predicted of that: passes of its samples without fully_shard, apart from the other
+rank, and the update of its rows as the steps themselves took it (an optimizer goes through much Python
+for parameters in rows). Each repetition profiles, plans and measures anew. Needs root, for the caps,
+and a build (--preset).
 """
 
 import argparse
@@ -58,7 +59,7 @@ def together(commands) -> None:
             cap.remove()
 
 
-def ranks_of(what, folder, *words) -> list[dict]:
+def ranks_of(what, folder, *words) -> list:
     """What the ranks found."""
     (folder / f"meet-{what}").unlink(missing_ok=True)
     together([[sys.executable, __file__, "--rank-of", what, rank, folder, *words] for rank in range(len(PARTS))])
@@ -98,7 +99,7 @@ def link(rank) -> list[float]:
 
 
 def alone(rank, name, rounds, *sizes) -> list[float]:
-    """Seconds of PyTorch's step of this rank's samples of each deal ("6,6"), without fully_shard."""
+    """Seconds of PyTorch's passes of this rank's samples of each deal ("12,12"), without fully_shard."""
     import torch
 
     found = []
@@ -111,14 +112,14 @@ def alone(rank, name, rounds, *sizes) -> list[float]:
             begin = time.perf_counter()
             update.zero_grad()
             loss_fn(model(input_ids=words, use_cache=False), words).backward()
-            update.step()
             times.append(time.perf_counter() - begin)
+            update.step()
         found.append(statistics.median(times[3:]))
     return found
 
 
-def train(rank, name, rounds, shares) -> float:
-    """Seconds of a step at the shares of the file."""
+def train(rank, name, rounds, shares) -> dict[str, float]:
+    """Seconds of a step at the shares of the file, and of the update in it."""
     import torch
     from torch.distributed.fsdp import fully_shard
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -138,7 +139,7 @@ def train(rank, name, rounds, shares) -> float:
     data, parts = TensorDataset(words), json.loads(Path(shares).read_text(encoding="utf-8")).get("micro_batches", 1)
     loader = DataLoader(data, batch_size=BATCH // len(PARTS) // parts, sampler=DistributedSampler(data))
     loader = heterog.auto_shares(model, loader, loss, batch=BATCH, accumulate=parts, shares=shares, say=None)
-    times, begin = [], 0.0
+    times, updates, begin = [], [], 0.0
     for number, batch in enumerate(loader):
         if number % parts == 0:
             begin = time.perf_counter()
@@ -147,9 +148,11 @@ def train(rank, name, rounds, shares) -> float:
         model.set_reshard_after_backward(loader.last)
         (loss(batch) / parts).backward()
         if loader.last:
+            passed = time.perf_counter()
             update.step()
+            updates.append(time.perf_counter() - passed)
             times.append(time.perf_counter() - begin)
-    return statistics.median(times[3:])
+    return {"step": statistics.median(times[3:]), "update": statistics.median(updates[3:])}
 
 
 def cluster_of(ranks: list[list[float]]) -> dict:
@@ -196,9 +199,11 @@ def one(heterog, name, rounds, folder) -> dict[str, dict]:
     of_torch = ranks_of("alone", folder, name, rounds, *(",".join(map(str, each)) for each in samples))
     found = {}
     for number, ((kind, deal), each) in enumerate(zip(deals.items(), samples, strict=True)):
-        measured = max(ranks_of("train", folder, name, rounds, folder / f"{kind}.json"))
+        trained = ranks_of("train", folder, name, rounds, folder / f"{kind}.json")
+        measured = max(rank["step"] for rank in trained)
         single = [planned(n, "--planner", f"single:box/gpu{rank}")["step_seconds"] for rank, n in enumerate(each)]
-        longer = max(times[number] for times in of_torch) - max(single)
+        by_torch = [times[number] + rank["update"] for times, rank in zip(of_torch, trained, strict=True)]
+        longer = max(by_torch) - max(single)
         found[kind] = {"samples": each, "measured": measured, "predicted": deal["step_seconds"],
                        "scaled": deal["step_seconds"] + longer}  # fmt: skip
     return found
