@@ -77,10 +77,15 @@ def pretend_gpus() -> None:
 
 
 def wrap_without_devices() -> None:
-    """Scripts name the rank's device, which DistributedDataParallel refuses of a CPU."""
+    """Scripts and Accelerate (until 1.12 at least) name the rank's device, cpu:0, which DistributedDataParallel
+    refuses of a CPU, and torch.load does not know."""
     wrap = nn.parallel.DistributedDataParallel.__init__
     nn.parallel.DistributedDataParallel.__init__ = lambda self, module, device_ids=None, **options: wrap(
         self, module, **options
+    )
+    load = torch.load
+    torch.load = lambda file, map_location=None, **options: load(
+        file, map_location=CPU if is_gpu(map_location) else map_location, **options
     )
 
 
