@@ -139,7 +139,7 @@ std::string shipped_policy_path();
 enum class PolicyAnswer : std::uint8_t {
   kBest,      // of proposals, baselines, and what fine-tuning and search make of them
   kLikely,    // of its most likely plans; docs/policy.md says what of other networks
-  kSearched,  // what `plan` finds, its proposals among the starts
+  kSearched,  // what `plan` finds with that among its starts
 };
 
 struct PolicyPlannerOptions {

@@ -36,7 +36,7 @@ constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
      {"answer",
       "the best that is found from the policy, or the best of its ten most likely plans; of a "
       "policy that decides every group by itself, its most likely strategy or one action for all "
-      "groups; or what `plan` finds with its proposals among the starts",
+      "groups; or what `plan` finds with that among its starts",
       search::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
 
 // Of answer=likely, by a policy that begins as the formula.
@@ -51,11 +51,7 @@ class PolicyPlanner final : public search::Planner {
         Policy::load(options_.checkpoint.empty() ? shipped_policy_path() : options_.checkpoint);
     BatchEvaluator evaluator(context.oracle, context.budget);
     if (options_.answer == PolicyAnswer::kLikely) return likely(policy, context, evaluator);
-    if (options_.answer == PolicyAnswer::kSearched) {
-      return search::best_plan(
-          context, {.given = propose(policy, evaluator, kPlansAlone - 1, context.rng.split(1)),
-                    .given_by = "policy"});
-    }
+    if (options_.answer == PolicyAnswer::kSearched) return searched(policy, context, evaluator);
     std::vector<decide::Strategy> strategies =
         propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
     for (search::NamedStrategy& baseline : search::baseline_strategies(context.problem())) {
@@ -97,6 +93,21 @@ class PolicyPlanner final : public search::Planner {
       }
     }
     result.evaluations = evaluator.evaluations();
+    return result;
+  }
+
+  // What the policy answers alone is a start of the search, and what it cost is the search's cost.
+  static PlannerResult searched(const Policy& policy, PlannerContext& context,
+                                BatchEvaluator& evaluator) {
+    const PlannerResult alone = likely(policy, context, evaluator);
+    if (context.budget.evaluations) {
+      context.budget.evaluations =
+          std::max<std::int64_t>(0, *context.budget.evaluations - alone.evaluations);
+    }
+    PlannerResult result =
+        search::best_plan(context, {.given = {alone.strategy}, .given_by = alone.found_by});
+    result.evaluations += alone.evaluations;
+    if (consider(result, alone.strategy, alone.evaluation)) result.found_by = alone.found_by;
     return result;
   }
 

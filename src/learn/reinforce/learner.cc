@@ -297,8 +297,9 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
   progress.step = ++learner.step;
   progress.steps = config.steps;
   progress.evaluations = learner.evaluations;
-  logger().debug("learning step {}: reward {:.6g}, entropy {:.4g}, loss {:.6g}", progress.step,
-                 progress.mean_reward, progress.entropy, progress.loss);
+  logger().debug("learning step {}, {} evaluations: reward {:.6g}, entropy {:.4g}, loss {:.6g}",
+                 progress.step, progress.evaluations, progress.mean_reward, progress.entropy,
+                 progress.loss);
   return progress;
 }
 
