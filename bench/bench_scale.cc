@@ -94,25 +94,6 @@ void even_servers(benchmark::State& state) {
   static RatioTo64 ratio;
   all_devices(state, decide::SyncMethod::kParameterServer, ratio);
 }
-BENCHMARK(even_all_reduce)
-    ->Arg(8)
-    ->Arg(64)
-    ->Arg(256)
-    ->Arg(512)
-    ->Arg(1024)
-    ->ArgName("gpus")
-    ->Unit(benchmark::kMillisecond)
-    ->MinTime(1);
-BENCHMARK(even_servers)
-    ->Arg(8)
-    ->Arg(64)
-    ->Arg(256)
-    ->Arg(512)
-    ->Arg(1024)
-    ->ArgName("gpus")
-    ->Unit(benchmark::kMillisecond)
-    ->MinTime(1);
-
 void few_devices(benchmark::State& state, decide::SyncMethod sync, RatioTo64& ratio) {
   const auto devices = static_cast<std::size_t>(state.range(0));
   const auto problem = problem_on(devices);
@@ -139,22 +120,14 @@ void few_sharded(benchmark::State& state) {
   static RatioTo64 ratio;
   few_devices(state, decide::SyncMethod::kSharded, ratio);
 }
-BENCHMARK(few_all_reduce)
-    ->Arg(8)
-    ->Arg(64)
-    ->Arg(256)
-    ->Arg(512)
-    ->Arg(1024)
-    ->ArgName("gpus")
-    ->Unit(benchmark::kMillisecond)
-    ->MinTime(1);
-BENCHMARK(few_sharded)
-    ->Arg(64)
-    ->Arg(256)
-    ->Arg(1024)
-    ->ArgName("gpus")
-    ->Unit(benchmark::kMillisecond)
-    ->MinTime(1);
+void on_clusters(benchmark::internal::Benchmark* one) {
+  for (const std::int64_t gpus : {8, 64, 256, 512, 1024}) one->Arg(gpus);
+  one->ArgName("gpus")->Unit(benchmark::kMillisecond)->MinTime(1);
+}
+BENCHMARK(even_all_reduce)->Apply(on_clusters);
+BENCHMARK(even_servers)->Apply(on_clusters);
+BENCHMARK(few_all_reduce)->Apply(on_clusters);
+BENCHMARK(few_sharded)->Apply(on_clusters);
 
 }  // namespace
 }  // namespace heterog::bench

@@ -1,6 +1,9 @@
 """Processes that get a part of a core, so that several workers fit on the cores of one machine."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -31,3 +34,26 @@ class Cap:
 
     def remove(self) -> None:
         self.folder.rmdir()
+
+
+def run_capped(commands: list, caps: list[Cap], core_of: Callable[[int], int | None], environment) -> None:
+    """Each command under its cap, on the core that is named for it; ends this program where one fails.
+    The caps are removed."""
+
+    def place(rank: int) -> None:
+        caps[rank].add_self()
+        core = core_of(rank)
+        if core is not None:
+            os.sched_setaffinity(0, {core})
+
+    try:
+        running = [
+            subprocess.Popen([str(w) for w in command], env=environment, preexec_fn=lambda r=rank: place(r),
+                             stdout=subprocess.DEVNULL)
+            for rank, command in enumerate(commands)
+        ]  # fmt: skip
+        if any([process.wait() for process in running]):
+            sys.exit("a rank ended with an error")
+    finally:
+        for cap in caps:
+            cap.remove()

@@ -27,7 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cap import Cap
+from cap import Cap, run_capped
 from pipeline_steps import KEEPS_MEMORY, LENGTH, ROOT, WORDS, build, export, loss_fn, optimizer
 
 
@@ -42,21 +42,7 @@ def together(commands) -> None:
     caps = [Cap(f"fsdp2-{rank}", part) for rank, part in enumerate(PARTS)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")} | KEEPS_MEMORY
 
-    def place(rank):
-        caps[rank].add_self()
-        os.sched_setaffinity(0, {rank % os.cpu_count()})
-
-    try:
-        running = [
-            subprocess.Popen([str(w) for w in command], env=environment, preexec_fn=lambda r=rank: place(r),
-                             stdout=subprocess.DEVNULL)
-            for rank, command in enumerate(commands)
-        ]  # fmt: skip
-        if any([process.wait() for process in running]):
-            sys.exit("a rank ended with an error")
-    finally:
-        for cap in caps:
-            cap.remove()
+    run_capped(commands, caps, lambda rank: rank % os.cpu_count(), environment)
 
 
 def ranks_of(what, folder, *words) -> list:

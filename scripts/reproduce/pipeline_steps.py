@@ -29,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cap import Cap
+from cap import Cap, run_capped
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -115,22 +115,7 @@ def together(commands, world) -> None:
     caps = [Cap(f"pipeline{i}", part) for i in range(len(commands))]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")} | KEEPS_MEMORY
 
-    def place(rank):
-        caps[rank].add_self()
-        if world <= cores:
-            os.sched_setaffinity(0, {rank})
-
-    try:
-        running = [
-            subprocess.Popen([str(w) for w in command], env=environment, preexec_fn=lambda r=rank: place(r),
-                             stdout=subprocess.DEVNULL)
-            for rank, command in enumerate(commands)
-        ]  # fmt: skip
-        if any([process.wait() for process in running]):
-            sys.exit("a rank ended with an error")
-    finally:
-        for cap in caps:
-            cap.remove()
+    run_capped(commands, caps, lambda rank: rank if world <= cores else None, environment)
 
 
 def rank_of(what, rank, world, folder, *words) -> list:

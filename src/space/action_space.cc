@@ -2,8 +2,6 @@
 #include "space/action_space.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "space/device_sets.h"
@@ -12,25 +10,7 @@ namespace heterog::space {
 
 namespace {
 
-using decide::Replica;
 using decide::SyncMethod;
-
-// Of the batch, by device.
-IdVector<DeviceId, double> shares_of(const decide::UnitDecision& decision, std::size_t devices) {
-  IdVector<DeviceId, double> shares(devices, 0.0);
-  double total = 0;
-  for (const Replica& replica : decision.replicas) total += replica.weight;
-  for (const Replica& replica : decision.replicas) {
-    shares[replica.device] += replica.weight / std::max(total, 1e-30);
-  }
-  return shares;
-}
-
-double distance(const IdVector<DeviceId, double>& a, const IdVector<DeviceId, double>& b) {
-  double sum = 0;
-  for (DeviceId device : id_range<DeviceId>(a.size())) sum += std::abs(a[device] - b[device]);
-  return sum;
-}
 
 }  // namespace
 
@@ -109,23 +89,6 @@ std::string ActionSpace::name(ActionId id) const {
       return set_names_[action.set] + sync;
   }
   ENSURE(false);
-}
-
-ActionId ActionSpace::nearest(const decide::UnitDecision& decision) const {
-  const std::size_t devices = problem_.cluster->device_count();
-  const IdVector<DeviceId, double> wanted = shares_of(decision, devices);
-  const bool alone = std::ranges::count_if(wanted, [](double share) { return share > 0; }) == 1;
-  ActionId best(0);
-  double least = std::numeric_limits<double>::infinity();
-  for (ActionId id : ids()) {
-    const bool single = actions_[id].placement == Placement::kSingle;
-    if (!alone && !single && actions_[id].sync != decision.sync) continue;
-    const double apart = distance(wanted, shares_of(decisions_[id], devices));
-    if (apart >= least) continue;
-    best = id;
-    least = apart;
-  }
-  return best;
 }
 
 decide::Strategy ActionSpace::strategy(std::span<const ActionId> actions) const {

@@ -79,9 +79,6 @@ class ActionSpace {
   // and more devices, each once. None of kHeterog.
   IdRange<SetId> sets() const { return id_range<SetId>(set_replicas_.size()); }
   const std::vector<decide::Replica>& replicas(SetId set) const { return set_replicas_[set]; }
-  // The row whose shares are nearest to those of a decision, with the same way to sum gradients;
-  // ties: the first.
-  ActionId nearest(const decide::UnitDecision& decision) const;
   // One action per group.
   decide::Strategy strategy(std::span<const ActionId> actions) const;
 

@@ -84,29 +84,6 @@ TEST(ActionSpace, OfSetsGoesOnAfterThePapers) {
                        "1080ti-0-AR", "1080ti-1-PS", "1080ti-1-AR"}));
 }
 
-TEST(ActionSpace, FindsTheNearestAction) {
-  const auto problem = load_test_problem("vgg19-tiny", "heterog-8gpu", 192);
-  const ActionSpace actions(*problem, ActionTable::kSets);
-  // Every row is nearest to itself, or is the same decision as an earlier one.
-  for (ActionId id : actions.ids()) {
-    const ActionId nearest = actions.nearest(actions.decision(id));
-    EXPECT_LE(nearest, id);
-    EXPECT_EQ(actions.decision(nearest).replicas.size(), actions.decision(id).replicas.size());
-  }
-  const auto name = [&](decide::UnitDecision decision) {
-    return actions.name(actions.nearest(decision));
-  };
-  EXPECT_EQ(name({.replicas = {{DeviceId(3), 5}}, .sync = SyncMethod::kParameterServer}),
-            "1080ti-0/gpu1");
-  EXPECT_EQ(name({.replicas = {{DeviceId(0), 90}, {DeviceId(1), 102}}}), "2 x V100-PCIE-16GB-AR");
-  EXPECT_EQ(name({.replicas = {{DeviceId(0), 90}, {DeviceId(1), 102}},
-                  .sync = SyncMethod::kParameterServer}),
-            "2 x V100-PCIE-16GB-PS");
-  // Nearly all on one device.
-  EXPECT_EQ(name({.replicas = {{DeviceId(0), 190}, {DeviceId(1), 2}}}),
-            problem->cluster->device(DeviceId(0)).name);
-}
-
 TEST(ActionSpace, RefusesAnActionThatItDoesNotHave) {
   const auto problem = load_test_problem("vgg19-tiny", "heterog-4gpu", 16);
   const ActionSpace actions(*problem);

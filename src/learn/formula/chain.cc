@@ -90,12 +90,10 @@ Expected expected(const Chain& chain, const Filtered& filtered) {
   Expected result{.own = std::vector<double>(chain.groups * rows, 0),
                   .moving = std::vector<double>(chain.groups, 0),
                   .changed = std::vector<double>(chain.groups, 0)};
-  double mean_score = 0;
   for (std::size_t i = 0; i < result.own.size(); ++i) {
     const double log_p = filtered.sums[i] + behind[i] - filtered.log_z;
     if (log_p <= -kNegligible) continue;
     result.own[i] = std::exp(log_p);
-    mean_score += result.own[i] * chain.own[i];
   }
   for (std::size_t n = 1; n < chain.groups; ++n) {
     for (std::size_t b = 0; b < rows; ++b) {
@@ -110,9 +108,7 @@ Expected expected(const Chain& chain, const Filtered& filtered) {
         result.changed[n] += p;
       }
     }
-    mean_score -= chain.weight[n] * result.moving[n] + chain.change[n] * result.changed[n];
   }
-  result.entropy = filtered.log_z - mean_score;
   return result;
 }
 

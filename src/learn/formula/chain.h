@@ -30,7 +30,6 @@ struct Expected {
   std::vector<double> own;      // [N, A]: how likely each row is
   std::vector<double> moving;   // [N]: Σ of moving[a_(n−1), a_n]
   std::vector<double> changed;  // [N]: how likely a change is
-  double entropy = 0;           // nats, of the whole path
 };
 Expected expected(const Chain& chain, const Filtered& filtered);
 

@@ -125,9 +125,10 @@ struct ChainGradient {
   std::vector<double> own, moving, changed;
 };
 
-ChainGradient chain_gradient(const Chain& chain, const std::vector<const Path*>& paths,
+ChainGradient chain_gradient(const Chain& chain, const Filtered& filtered,
+                             const std::vector<const Path*>& paths,
                              const std::vector<double>& weights) {
-  const Expected mean = expected(chain, filter_forward(chain));
+  const Expected mean = expected(chain, filtered);
   double sum = 0;
   for (const double weight : weights) sum += weight;
   ChainGradient gradient{.own = mean.own, .moving = mean.moving, .changed = mean.changed};
@@ -282,7 +283,7 @@ torch::Tensor weighted_log_likelihood(const FormulaTerms& terms, const FormulaOu
       log_likelihood += weights[s] * (score(learnt.chain, plans[s].path) - filtered.log_z);
     }
     const torch::Tensor linear =
-        with_gradient(learnt, chain_gradient(learnt.chain, paths, own_weights));
+        with_gradient(learnt, chain_gradient(learnt.chain, filtered, paths, own_weights));
     sum = sum + log_likelihood + (linear - linear.detach());
   }
   return sum;

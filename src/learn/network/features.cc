@@ -435,7 +435,11 @@ int feature_count(Subject subject) {
 }
 
 Features make_features(const cost::Problem& problem, space::ActionTable table) {
-  const Summary summary(problem, table);
+  return make_features(Summary(problem, table));
+}
+
+Features make_features(const Summary& summary) {
+  const cost::Problem& problem = summary.problem;
   Features features;
   features.action_count = static_cast<std::int64_t>(summary.actions.size());
   add_members(summary, features);

@@ -7,6 +7,7 @@
 
 #include "cost/problem.h"
 #include "space/action_space.h"
+#include "space/summary.h"
 
 namespace heterog::learn {
 
@@ -69,6 +70,7 @@ struct Features {
                                           // parameters alone does not fit on the device
 };
 
+Features make_features(const space::Summary& summary);
 Features make_features(const cost::Problem& problem,
                        space::ActionTable table = space::ActionTable::kHeterog);
 

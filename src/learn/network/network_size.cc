@@ -28,7 +28,7 @@ std::int64_t transformer(const TrainConfig& c) {
 // learn/network/action_head.cc.
 std::int64_t head(const TrainConfig& c) {
   const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
-  if (begins_as_formula(c)) {  // learn/formula/formula_head.cc
+  if (begins_as_formula(c)) {  // learn/network/formula_head.cc
     return linear(c.txl_width, c.head_width) +
            linear(learn::feature_count(learn::Subject::kDevice), c.head_width) +
            linear(learn::feature_count(learn::Subject::kAction), c.head_width) +

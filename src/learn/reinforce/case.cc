@@ -107,10 +107,10 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
          .features = {},
          .formula = nullptr};
   c.space = std::make_unique<const space::ActionSpace>(*c.problem, actions);
-  c.features = learn::to_tensors(learn::make_features(*c.problem, actions));
+  const space::Summary summary(*c.problem, actions);
+  c.features = learn::to_tensors(learn::make_features(summary));
   if (begins_as_formula(config)) {
-    c.formula =
-        std::make_unique<const FormulaTerms>(formula_terms(space::Summary(*c.problem, actions)));
+    c.formula = std::make_unique<const FormulaTerms>(formula_terms(summary));
     c.features = of_rows(std::move(c.features), *c.formula);
   }
   c.order = order;
