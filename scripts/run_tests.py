@@ -23,6 +23,9 @@ ASAN_PROGRAMS = ["base_test", "cluster_test", "comm_test", "decide_test", "graph
                  "launch_test", "mutate_graph_test", "program_test"]
 # Some tests wait for processes that end, or for time to pass.
 JOBS = os.cpu_count() + 1
+# Seconds after which a test program, or a test of Python's, counts as one that hangs: it is ended, and
+# its name printed. The longest take a quarter of that on two idle cores.
+PROGRAM_HANGS, TEST_HANGS = 1500, 600
 TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
 # What each sanitizer runs of them. Address: not the files at the limits of readers, which are long and
 # read by the same code as damaged ones. Threads: tests that have some; those of search say so in their names.
@@ -45,8 +48,11 @@ class Tally:
         self.skipped += other.skipped
 
 
+BEGIN = time.monotonic()
+
+
 def note(text):
-    print(f"\n== {text}", flush=True)
+    print(f"\n== {text} (after {time.monotonic() - BEGIN:.0f} s)", flush=True)
 
 
 def run(command, **environment):
@@ -91,7 +97,7 @@ def run_ctest(preset, selection=()):
     summary = reports / "ctest.junit"
     run(
         ["ctest", "--test-dir", folder, "--output-on-failure", "--output-junit", summary,
-         "-j", JOBS, *selection],
+         "-j", JOBS, "--timeout", PROGRAM_HANGS, *selection],
         GTEST_OUTPUT=f"xml:{reports}/",
         GTEST_FILTER=FILTERS.get(preset, "*"),
         # Undefined behaviour ends a program, so that it fails; by default it is only printed.
@@ -134,7 +140,8 @@ def python_tests(quick):
         # A file stays on one worker, whose tests share what the file's fixtures have made. Workers
         # keep the cores busy, so PyTorch needs no second thread.
         [sys.executable, "-m", "pytest", "-q", "python/tests", f"--junitxml={report}",
-         f"--numprocesses={JOBS}", "--dist=loadfile", *selection],
+         f"--numprocesses={JOBS}", "--dist=loadfile", "--durations=15",
+         "-o", f"faulthandler_timeout={TEST_HANGS}", "-o", "faulthandler_exit_on_timeout=true", *selection],
         PYTHONPATH=str(ROOT / "python"),
         HETEROG_LIBRARY=str(ROOT / "build/dev/lib/libheterog.so"),
         HETEROG_BIN=str(ROOT / "build/dev/bin/heterog"),
@@ -158,7 +165,7 @@ def newest_torch():
         command = ["scripts/torch_versions.sh", "--wheels", folder, "newest"]
         code = subprocess.run(command, cwd=ROOT).returncode
     if code == 3:
-        print("SKIPPED: the newest PyTorch, for want of an answer of the package index", flush=True)
+        print("SKIPPED: the newest PyTorch, for want of a quick answer of the package index", flush=True)
     elif code != 0:
         print("FAILED: the newest PyTorch", flush=True)
     return Tally(passed=int(code == 0), failed=int(code not in (0, 3)), skipped=int(code == 3))

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes an environment with one version of PyTorch, as pip installs it, and prints its Python:
 # torch_env.sh VERSION. Kept beside that of setup.sh, so that it is made once. Exit code 3: the
-# package index gave no answer, and nothing has been made.
+# package index gave no answer, or was not done after HETEROG_INSTALL_SECONDS (900), and nothing has
+# been made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ if [[ ! -e "$venv/.complete" ]]; then
   rm -rf "$venv"
   echo "torch_env: installing PyTorch $version (3 to 6 GB, a minute or two)" >&2
   /usr/bin/python3 -m venv "$venv"
-  if ! "$venv/bin/pip" install --quiet --disable-pip-version-check "torch==$version" safetensors \
+  if ! timeout "${HETEROG_INSTALL_SECONDS:-900}" "$venv/bin/pip" install --quiet --disable-pip-version-check "torch==$version" safetensors \
     "$(grep '^numpy' python/requirements.txt)" >&2; then
     rm -rf "$venv"
     exit 3

@@ -1,6 +1,7 @@
 // The learned planner: proposes, simulates, and keeps improving while there is budget.
 #include <algorithm>
 #include <array>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -41,6 +42,7 @@ constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
 
 // Of answer=likely, by a policy that begins as the formula.
 constexpr int kPlansAlone = 10;
+constexpr int kProposals = 32;      // of which the most likely are simulated
 constexpr int kSettlingRounds = 2;  // of two plans each
 
 class PolicyPlanner final : public search::Planner {
@@ -68,12 +70,30 @@ class PolicyPlanner final : public search::Planner {
   }
 
  private:
-  // Six plans as they are said; shares of the best are settled, in at most four more; what is left
-  // of ten are further plans.
+  // Behind the first ones, pipelines in numbers of micro-batches that were not there yet, then
+  // other pipelines.
+  static void pipelines_first(std::vector<decide::Strategy>& proposed, std::size_t first) {
+    std::set<std::int64_t> seen = {1};
+    for (std::size_t i = 0; i < first; ++i) seen.insert(proposed[i].micro_batches);
+    std::array<std::vector<decide::Strategy>, 3> kinds;
+    for (std::size_t i = first; i < proposed.size(); ++i) {
+      const std::int64_t parts = proposed[i].micro_batches;
+      const std::size_t kind = parts == 1 ? 2 : seen.insert(parts).second ? 0 : 1;
+      kinds[kind].push_back(std::move(proposed[i]));
+    }
+    std::size_t at = first;
+    for (std::vector<decide::Strategy>& kind : kinds) {
+      for (decide::Strategy& one : kind) proposed[at++] = std::move(one);
+    }
+  }
+
+  // Six plans as they are said. Of the best its shares are settled, in at most four more; or it is
+  // a pipeline, whose stages have the shares that make them fast, and further pipelines come first.
+  // What is left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
-    const std::vector<decide::Strategy> proposed =
-        propose(policy, evaluator, kPlansAlone - 1, context.rng);
+    std::vector<decide::Strategy> proposed =
+        propose(policy, evaluator, kProposals - 1, context.rng);
     const std::size_t first =
         std::min(proposed.size(), static_cast<std::size_t>(kPlansAlone - 2 * kSettlingRounds));
     const auto measured = evaluator.evaluate(std::span(proposed).first(first));
@@ -81,11 +101,17 @@ class PolicyPlanner final : public search::Planner {
     for (std::size_t i = 0; i < first; ++i) {
       consider(result, proposed[i], measured[i].evaluation);
     }
-    const space::GroupSummaries groups =
-        space::summarize_groups(search::with_units(context.problem(), result.strategy));
-    const search::Tried settled =
-        search::settle(evaluator, groups, {result.strategy, result.evaluation}, kSettlingRounds);
-    if (consider(result, settled.strategy, settled.evaluation)) result.found_by = "policy + shares";
+    if (result.strategy.micro_batches > 1) {
+      pipelines_first(proposed, first);
+    } else {
+      const space::GroupSummaries groups =
+          space::summarize_groups(search::with_units(context.problem(), result.strategy));
+      const search::Tried settled =
+          search::settle(evaluator, groups, {result.strategy, result.evaluation}, kSettlingRounds);
+      if (consider(result, settled.strategy, settled.evaluation)) {
+        result.found_by = "policy + shares";
+      }
+    }
     for (std::size_t i = first; i < proposed.size() && evaluator.evaluations() < kPlansAlone; ++i) {
       if (consider(result, proposed[i],
                    evaluator.evaluate(std::span(proposed).subspan(i, 1))[0].evaluation)) {

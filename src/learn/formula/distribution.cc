@@ -57,10 +57,7 @@ LearntChain learnt_chain(const FormulaTerms& terms, const FormulaOutput& output,
   const auto fitting = wanted.logical_and(output.allowed);
   const auto possible = torch::where(fitting.any(1, /*keepdim=*/true), fitting, wanted);
   const auto never = possible.logical_not();
-  const bool stages = mode_of(layout) == LayoutMode::kStages;
-  const auto compute = from_doubles(stages ? terms.staged : costs.compute)
-                           .view({groups, rows})
-                           .masked_fill(never, 0);
+  const auto compute = from_doubles(costs.compute).view({groups, rows}).masked_fill(never, 0);
   const auto sync = from_doubles(costs.sync).view({groups, rows});
   const auto nats_a_second =
       kSharpness * static_cast<double>(groups) / terms.seconds[layout] * output.sharpness.exp();
@@ -203,6 +200,11 @@ std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput
       }
     }
     const std::size_t layout = plan.choice[0];
+    if (is_pipeline(mode_of(layout))) {  // has one path alone
+      plan.path = terms.paths[layout];
+      plans.push_back(std::move(plan));
+      continue;
+    }
     auto at = filled.find(layout);
     if (at == filled.end()) {
       Chain chain = learnt_chain(terms, output, layout).chain;
@@ -250,7 +252,11 @@ void visit_likely_plans(const FormulaTerms& terms, const FormulaOutput& output,
   std::map<std::size_t, Path> paths;
   for (const auto& [log_p, choice] : choices) {
     const auto [at, fresh] = paths.try_emplace(choice[0]);
-    if (fresh) at->second = best_path(learnt_chain(terms, output, choice[0]).chain);
+    if (fresh) {
+      at->second = is_pipeline(mode_of(choice[0]))
+                       ? terms.paths[choice[0]]
+                       : best_path(learnt_chain(terms, output, choice[0]).chain);
+    }
     if (!take({.choice = choice, .path = at->second})) return;
   }
 }
@@ -272,6 +278,7 @@ torch::Tensor weighted_log_likelihood(const FormulaTerms& terms, const FormulaOu
     }
   }
   for (const auto& [layout, samples] : by_layout) {
+    if (is_pipeline(mode_of(layout))) continue;
     const LearntChain learnt = learnt_chain(terms, output, layout);
     std::vector<const Path*> paths;
     std::vector<double> own_weights;

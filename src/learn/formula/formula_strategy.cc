@@ -1,6 +1,10 @@
 // A drawn plan as a strategy.
 #include "learn/formula/formula_strategy.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 
 namespace heterog::learn {
@@ -22,19 +26,11 @@ SyncMethod sync_of(LayoutMode mode, const decide::UnitDecision& unit) {
     case LayoutMode::kMixed:
     case LayoutMode::kFewerReduce:
     case LayoutMode::kFewerServers:
-    case LayoutMode::kStages:
+    case LayoutMode::kPipeline:
+    case LayoutMode::kOtherPipeline:
       return unit.sync;
   }
   return unit.sync;
-}
-
-std::int64_t most_parts(const cost::Problem& problem, const decide::Strategy& strategy,
-                        std::int64_t wanted) {
-  std::int64_t parts = 1;
-  for (const std::int64_t possible : decide::possible_parts(problem, strategy)) {
-    if (possible <= wanted) parts = std::max(parts, possible);
-  }
-  return parts;
 }
 
 }  // namespace
@@ -43,16 +39,16 @@ decide::Strategy formula_strategy(const cost::Problem& problem, const space::Act
                                   const FormulaTerms& terms, const DrawnPlan& plan) {
   const auto value = [&](Knob knob) { return plan.choice[static_cast<std::size_t>(knob)]; };
   const LayoutMode mode = mode_of(value(Knob::kLayout));
+  const bool again = value(Knob::kRecompute) == 1;
+  if (is_pipeline(mode)) {
+    return pipeline_strategy(problem, *pipeline_of(terms, value(Knob::kLayout), again));
+  }
   std::vector<space::ActionId> rows;
   for (const std::uint32_t row : plan.path) rows.push_back(terms.rows[row]);
   decide::Strategy strategy = space.strategy(rows);
   for (decide::UnitDecision& unit : strategy.units) {
     unit.sync = sync_of(mode, unit);
-    unit.recompute = value(Knob::kRecompute) == 1;
-  }
-  if (mode == LayoutMode::kStages) {
-    const std::int64_t parts = most_parts(problem, strategy, kPartValues[value(Knob::kParts)]);
-    return decide::in_pipeline(problem, std::move(strategy), parts);
+    unit.recompute = again;
   }
   strategy.order = kOrderValues[value(Knob::kOrder)];
   if (matters(Knob::kBucket, mode)) strategy.bucket_bytes = kBucketValues[value(Knob::kBucket)];

@@ -6,8 +6,7 @@
 
 namespace heterog::learn {
 
-// On the problem's groups. Stages that cannot be cut into so many micro-batches take the next
-// smaller number.
+// On the problem's groups, or, of a pipeline, with its units spelled out.
 decide::Strategy formula_strategy(const cost::Problem& problem, const space::ActionSpace& space,
                                   const FormulaTerms& terms, const DrawnPlan& plan);
 

@@ -20,27 +20,32 @@ enum class LayoutMode : std::uint8_t {
   kSharded,         // laid out for all-reduce, optimizer state in shards
   kFewerReduce,     // as kAllReduce, without devices of the slowest type
   kFewerServers,    // as kServers, without these
-  kStages,          // sets of at most half of the devices, in their order: a pipeline
+  kPipeline,        // the stages that a dynamic program finds fastest
+  kOtherPipeline,   // the fastest of another number of stages
 };
-inline constexpr std::size_t kLayoutModes = 9;
+inline constexpr std::size_t kLayoutModes = 10;
+constexpr bool is_pipeline(LayoutMode mode) {
+  return mode == LayoutMode::kPipeline || mode == LayoutMode::kOtherPipeline;
+}
 
-// The part of the aggregation that computation does not hide.
+// Of a layout of groups: the part of the aggregation that computation does not hide.
 inline constexpr std::array<double, 4> kUnhidden = {0.2, 0.05, 0.5, 1.0};
+// Of a pipeline: its micro-batches.
+inline constexpr std::array<std::int64_t, 4> kPipelineParts = {8, 4, 16, 32};
+static_assert(kUnhidden.size() == kPipelineParts.size());
 
 // The knobs, and how many values each has.
-enum class Knob : std::uint8_t { kLayout, kOrder, kBucket, kParts, kRecompute };
-inline constexpr std::array<std::size_t, 5> kKnobValues = {kLayoutModes * kUnhidden.size(), 3, 3, 5,
+enum class Knob : std::uint8_t { kLayout, kOrder, kBucket, kRecompute };
+inline constexpr std::array<std::size_t, 4> kKnobValues = {kLayoutModes * kUnhidden.size(), 3, 3,
                                                            2};
 inline constexpr std::size_t kLayouts = kKnobValues[0];
-inline constexpr std::int64_t kOtherKnobValues =
-    kKnobValues[1] + kKnobValues[2] + kKnobValues[3] + kKnobValues[4];
+inline constexpr std::int64_t kOtherKnobValues = kKnobValues[1] + kKnobValues[2] + kKnobValues[3];
 // Numbers by which the network knows a layout (layout_features).
-inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 7;
+inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 9;
 inline constexpr std::array<decide::OrderPolicy, 3> kOrderValues = {
     decide::OrderPolicy::kRankQueued, decide::OrderPolicy::kRank, decide::OrderPolicy::kFifo};
 inline constexpr std::array<Bytes, 3> kBucketValues = {0, decide::kLargeBucketBytes,
                                                        decide::kLargestBucketBytes};
-inline constexpr std::array<std::int64_t, 5> kPartValues = {8, 4, 16, 2, 32};
 
 // A value of each knob.
 using PlanChoice = std::array<std::uint32_t, kKnobValues.size()>;
@@ -49,18 +54,18 @@ inline LayoutMode mode_of(std::size_t layout) {
   return static_cast<LayoutMode>(layout / kUnhidden.size());
 }
 inline double unhidden_of(std::size_t layout) { return kUnhidden[layout % kUnhidden.size()]; }
+inline std::int64_t parts_of(std::size_t layout) {
+  return kPipelineParts[layout % kPipelineParts.size()];
+}
 // Whether a knob says anything of plans of this layout: order and buckets are those of the batch as
-// a whole, micro-batches those of stages.
+// a whole.
 inline bool matters(Knob knob, LayoutMode mode) {
-  const bool stages = mode == LayoutMode::kStages;
   switch (knob) {
     case Knob::kOrder:
-      return !stages;
+      return !is_pipeline(mode);
     case Knob::kBucket:
-      return !stages && mode != LayoutMode::kServers && mode != LayoutMode::kServersInstead &&
-             mode != LayoutMode::kFewerServers;
-    case Knob::kParts:
-      return stages;
+      return !is_pipeline(mode) && mode != LayoutMode::kServers &&
+             mode != LayoutMode::kServersInstead && mode != LayoutMode::kFewerServers;
     case Knob::kLayout:
     case Knob::kRecompute:
       return true;

@@ -1,5 +1,4 @@
-// Stages are judged by the part of the cluster that they are, and by how far a group is from where
-// its device stands when both are laid end to end.
+// Layouts of groups by the terms of estimated layouts, pipelines by the estimate of their stages.
 #include "learn/formula/terms.h"
 
 #include <algorithm>
@@ -15,56 +14,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Rows beyond which those that are like others are left out.
 constexpr std::size_t kMostRows = 160;
 
-// The part of the line of devices, by speed, that a row has; one that is longer than its devices
-// where these are not neighbours.
-struct Stretch {
-  double begin = 1, end = 0, length = 0;
-  std::size_t devices = 0;
-};
-
-Stretch stretch_of(const space::Summary& summary, space::ActionId row) {
-  Stretch stretch;
-  for (const decide::Replica& replica : summary.actions.decision(row).replicas) {
-    const space::Span& span = summary.spans.device_speed[replica.device];
-    stretch.begin = std::min(stretch.begin, span[0]);
-    stretch.end = std::max(stretch.end, span[1]);
-    stretch.length += span[1] - span[0];
-    ++stretch.devices;
-  }
-  return stretch;
-}
-
-// What a group costs as part of a stage. All stages compute beside each other, so one has its part
-// of the seconds that it computes; a group that is elsewhere in the model than the stage in the
-// cluster makes one stage longer and another shorter than the devices are.
-std::vector<double> staged_seconds(const space::Summary& summary, const space::LayoutCosts& costs,
-                                   const std::vector<space::ActionId>& rows) {
-  constexpr double kNeighbours = 1.001;
-  const double whole = summary.total_seconds;
-  std::vector<Stretch> stretches;
-  for (const space::ActionId row : rows) stretches.push_back(stretch_of(summary, row));
-  std::vector<double> seconds;
-  for (GroupId group : id_range<GroupId>(costs.groups)) {
-    const space::Span& span = summary.spans.group_time[group];
-    const double middle = (span[0] + span[1]) / 2;
-    for (std::size_t a = 0; a < rows.size(); ++a) {
-      const Stretch& stretch = stretches[a];
-      const bool stage = 2 * stretch.devices <= summary.problem.cluster->device_count() &&
-                         stretch.end - stretch.begin <= kNeighbours * stretch.length;
-      const double apart = std::max({0.0, stretch.begin - middle, middle - stretch.end});
-      seconds.push_back(stage ? stretch.length * costs.compute[group.value() * rows.size() + a] +
-                                    apart * whole
-                              : kNever);
-    }
-  }
-  return seconds;
-}
-
 // What matters of a row to the modes that allow it.
 struct RowKind {
   bool single = false, servers = false;
   bool slowest = false;  // has devices of the slowest of several types
-  bool stage = false;
 };
 
 bool allowed(LayoutMode mode, const RowKind& row) {
@@ -83,8 +36,9 @@ bool allowed(LayoutMode mode, const RowKind& row) {
       return by_servers && !row.slowest;
     case LayoutMode::kMixed:
       return true;
-    case LayoutMode::kStages:
-      return row.stage;
+    case LayoutMode::kPipeline:
+    case LayoutMode::kOtherPipeline:
+      return false;
   }
   return true;
 }
@@ -104,8 +58,7 @@ std::vector<RowKind> kinds_of(const space::Summary& summary, const FormulaTerms&
         [&](const decide::Replica& one) { return cluster.device(one.device).type == slowest; });
     kinds.push_back({.single = action.placement == space::Placement::kSingle,
                      .servers = action.sync == decide::SyncMethod::kParameterServer,
-                     .slowest = slow,
-                     .stage = terms.staged[a] != kNever});
+                     .slowest = slow});
   }
   return kinds;
 }
@@ -115,11 +68,55 @@ Chain formula_chain(const FormulaTerms& terms, std::size_t layout) {
   Chain chain = space::cost_chain(terms.costs, unhidden_of(layout));
   const std::size_t rows = terms.costs.layouts;
   for (std::size_t i = 0; i < chain.own.size(); ++i) {
-    if (mode_of(layout) == LayoutMode::kStages)
-      chain.own[i] += terms.costs.compute[i] - terms.staged[i];
     if (!terms.allowed[layout][i % rows]) chain.own[i] = kImpossible;
   }
   return chain;
+}
+
+// What a layout is like: parts of its seconds, of the groups that have another row than the one
+// before, and of the groups in its most common row.
+struct LayoutShape {
+  double compute = 1, sync = 0, moved = 0, changes = 0, most_groups = 1;
+};
+
+LayoutShape shape_of_path(const space::LayoutCosts& costs, const Path& path) {
+  double compute = 0, sync = 0, moved = 0, changes = 0;
+  std::vector<double> groups_on(costs.layouts, 0);
+  for (std::size_t n = 0; n < path.size(); ++n) {
+    compute += costs.compute[n * costs.layouts + path[n]];
+    sync += costs.sync[n * costs.layouts + path[n]];
+    ++groups_on[path[n]];
+    if (n == 0 || path[n] == path[n - 1]) continue;
+    ++changes;
+    moved += costs.crossing[n] * costs.moving[path[n - 1] * costs.layouts + path[n]];
+  }
+  const double groups = static_cast<double>(path.size()), together = compute + sync + 1e-12;
+  return {.compute = compute / together,
+          .sync = sync / together,
+          .moved = moved / together,
+          .changes = changes / groups,
+          .most_groups = std::ranges::max(groups_on) / groups};
+}
+
+// Its estimate has the moves in it.
+LayoutShape shape_of_pipeline(const FormulaPipeline& pipeline) {
+  const std::vector<search::Stage>& stages = pipeline.cut.stages;
+  const auto layers = static_cast<double>(stages.back().end);
+  std::size_t longest = 0;
+  for (const search::Stage& stage : stages) longest = std::max(longest, stage.end - stage.begin);
+  return {.changes = static_cast<double>(stages.size() - 1) / layers,
+          .most_groups = static_cast<double>(longest) / layers};
+}
+
+// Of a layout's plan, all of whose groups keep what they make until the backward pass.
+MemoryNeed need_of_path(const space::Summary& summary, const FormulaTerms& terms,
+                        std::size_t layout) {
+  std::vector<const std::vector<decide::Replica>*> replicas;
+  for (const std::uint32_t row : terms.paths[layout]) {
+    replicas.push_back(&summary.actions.decision(terms.rows[row]).replicas);
+  }
+  return memory_need(summary, terms.costs, replicas, std::vector<double>(replicas.size(), 1),
+                     mode_of(layout) == LayoutMode::kSharded);
 }
 
 }  // namespace
@@ -135,11 +132,20 @@ FormulaTerms formula_terms(const space::Summary& summary) {
     terms.row_of[terms.rows[a]] = static_cast<std::uint32_t>(a);
   }
   terms.costs = space::layout_costs(summary, terms.rows);
-  terms.staged = staged_seconds(summary, terms.costs, terms.rows);
+  terms.pipelines = formula_pipelines(summary.problem);
   const std::vector<RowKind> kinds = kinds_of(summary, terms);
   for (std::size_t layout = 0; layout < terms.allowed.size(); ++layout) {
     for (const RowKind& kind : kinds) {
       terms.allowed[layout].push_back(allowed(mode_of(layout), kind));
+    }
+    if (is_pipeline(mode_of(layout))) {
+      terms.paths[layout].assign(terms.costs.groups, 0);
+      const FormulaPipeline* pipeline = pipeline_of(terms, layout, false);
+      terms.seconds[layout] = pipeline == nullptr ? kNever : pipeline->cut.seconds;
+      if (pipeline == nullptr) continue;
+      terms.memory[layout] = {.once = fullness(*pipeline),
+                              .again = fullness(*pipeline_of(terms, layout, true))};
+      continue;
     }
     if (std::ranges::none_of(terms.allowed[layout], std::identity())) {
       terms.seconds[layout] = kNever;  // as without the slowest type where there is one
@@ -148,8 +154,17 @@ FormulaTerms formula_terms(const space::Summary& summary) {
     const Chain chain = formula_chain(terms, layout);
     terms.paths[layout] = best_path(chain);
     terms.seconds[layout] = -score(chain, terms.paths[layout]);
+    terms.memory[layout] = need_of_path(summary, terms, layout);
   }
   return terms;
+}
+
+const FormulaPipeline* pipeline_of(const FormulaTerms& terms, std::size_t layout, bool again) {
+  const auto& both = terms.pipelines[layout - kFirstPipeline];
+  for (const bool one : {again, !again}) {
+    if (both[one]) return &*both[one];
+  }
+  return nullptr;
 }
 
 std::vector<float> layout_features(const FormulaTerms& terms) {
@@ -161,25 +176,17 @@ std::vector<float> layout_features(const FormulaTerms& terms) {
     row[layout / kUnhidden.size()] = 1;
     row[kLayoutModes + layout % kUnhidden.size()] = 1;
     if (terms.seconds[layout] != kNever) {
-      const Path& path = terms.paths[layout];
-      double compute = 0, sync = 0, moved = 0, changes = 0;
-      std::vector<double> groups_on(costs.layouts, 0);
-      for (std::size_t n = 0; n < path.size(); ++n) {
-        compute += costs.compute[n * costs.layouts + path[n]];
-        sync += costs.sync[n * costs.layouts + path[n]];
-        ++groups_on[path[n]];
-        if (n == 0 || path[n] == path[n - 1]) continue;
-        ++changes;
-        moved += costs.crossing[n] * costs.moving[path[n - 1] * costs.layouts + path[n]];
-      }
-      const double groups = static_cast<double>(path.size());
-      const double together = compute + sync + 1e-12;
+      const LayoutShape shape = is_pipeline(mode_of(layout))
+                                    ? shape_of_pipeline(*pipeline_of(terms, layout, false))
+                                    : shape_of_path(costs, terms.paths[layout]);
       const double known[] = {std::min(4.0, std::log(terms.seconds[layout] / least)),
-                              std::log(1e-9 + compute / together) / 3,
-                              std::log(1e-9 + sync / together) / 3,
-                              std::min(4.0, moved / together),
-                              changes / groups,
-                              std::ranges::max(groups_on) / groups,
+                              std::log(1e-9 + shape.compute) / 3,
+                              std::log(1e-9 + shape.sync) / 3,
+                              std::min(4.0, shape.moved),
+                              shape.changes,
+                              shape.most_groups,
+                              std::clamp(terms.memory[layout].once, -2.0, 2.0),
+                              std::clamp(terms.memory[layout].again, -2.0, 2.0),
                               1};
       std::ranges::copy(known, row.end() - std::ssize(known));
     }

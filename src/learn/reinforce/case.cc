@@ -170,6 +170,7 @@ decide::Strategy strategy_of(const Case& c, const Actions& actions) {
 
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions) {
   decide::Strategy strategy = strategy_of(c, actions);
+  if (!strategy.unit_of_op.empty()) return strategy;
   strategy.unit_of_op.reserve(c.problem->graph->op_count());
   for (OpId op : c.problem->graph->op_ids()) {
     strategy.unit_of_op.push_back(UnitId(c.problem->grouping.group_of[op].value()));

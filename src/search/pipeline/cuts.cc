@@ -89,37 +89,57 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Cha
   if (strict) strictness.push_back(true);
 }
 
+std::vector<std::optional<Cut>> CutPool::cut_line(const std::vector<DeviceId>& devices,
+                                                  std::size_t number, StageCounts stages,
+                                                  std::size_t micro_batches_at) const {
+  const std::size_t m = micro_batches_at;
+  const Line line(once.costs.front(), devices);
+  std::vector<std::optional<Cut>> cuts(stages.last - stages.first + 1);
+  for (bool recompute : recomputation) {
+    const StageCosts& costs = of(recompute).costs[m];
+    // To run again costs time, and is for what would not fit.
+    if (std::ranges::all_of(cuts, [](const auto& cut) { return cut.has_value(); })) break;
+    const Partitioner partitioner(costs, line, micro_batches[m], stages.last);
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      if (cuts[i]) continue;
+      const auto made = partitioner.partition(stages.first + i);
+      if (!made) continue;
+      cuts[i] = {.seconds = estimate_step(costs, *made, micro_batches[m]),
+                 .busiest = busiest_stage(costs, *made, micro_batches[m]),
+                 .stages = *made,
+                 .costs = m,
+                 .line = number,
+                 .recompute = recompute};
+    }
+  }
+  return cuts;
+}
+
 void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
                   oracle::Oracle& oracle) {
-  const std::size_t counts = stages.last - stages.first + 1, ways = micro_batches.size();
-  // Of the fewest stages first.
-  const auto cut_line = [&](std::size_t number, std::size_t m) {
-    const Line line(once.costs.front(), lines[number]);
-    std::vector<std::optional<Cut>> cuts(counts);
-    for (bool recompute : recomputation) {
-      const StageCosts& costs = of(recompute).costs[m];
-      // To run again costs time, and is for what would not fit.
-      if (std::ranges::all_of(cuts, [](const auto& cut) { return cut.has_value(); })) break;
-      const Partitioner partitioner(costs, line, micro_batches[m]);
-      for (std::size_t i = 0; i < counts; ++i) {
-        if (cuts[i]) continue;
-        const auto made = partitioner.partition(stages.first + i);
-        if (!made) continue;
-        cuts[i] = {.seconds = estimate_step(costs, *made, micro_batches[m]),
-                   .busiest = busiest_stage(costs, *made, micro_batches[m]),
-                   .stages = *made,
-                   .costs = m,
-                   .line = number,
-                   .recompute = recompute};
-      }
-    }
-    return cuts;
-  };
+  const std::size_t ways = micro_batches.size();
   std::vector<std::vector<std::optional<Cut>>> cuts(lines.size() * ways);
-  oracle.for_each(cuts.size(), [&](std::size_t i) { cuts[i] = cut_line(i / ways, i % ways); });
-  // In the order of lines, stages, micro-batches: of equals the first is preferred.
+  oracle.for_each(cuts.size(), [&](std::size_t i) {
+    cuts[i] = cut_line(lines[i / ways], i / ways, stages, i % ways);
+  });
+  keep(std::move(cuts), lines.size(), stages);
+}
+
+void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages) {
+  std::vector<std::vector<std::optional<Cut>>> cuts;
   for (std::size_t line = 0; line < lines.size(); ++line) {
-    for (std::size_t count = 0; count < counts; ++count) {
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      cuts.push_back(cut_line(lines[line], line, stages, m));
+    }
+  }
+  keep(std::move(cuts), lines.size(), stages);
+}
+
+void CutPool::keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
+                   StageCounts stages) {
+  const std::size_t ways = micro_batches.size();
+  for (std::size_t line = 0; line < lines; ++line) {
+    for (std::size_t count = 0; count <= stages.last - stages.first; ++count) {
       for (std::size_t m = 0; m < ways; ++m) {
         std::optional<Cut>& cut = cuts[line * ways + m][count];
         if (cut) found.push_back(std::move(*cut));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "oracle/oracle.h"
@@ -85,9 +86,10 @@ struct CutPool {
   const Costed& of(bool recompute) const { return recompute ? again : once; }
 
   // The best partition of each line for each number of stages and micro-batches, on the threads of
-  // `oracle`.
+  // `oracle`; on this thread alone.
   void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
            oracle::Oracle& oracle);
+  void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages);
 
   // `how` but for its micro-batches, what runs again, and how replicas share.
   decide::Strategy strategy(const cost::Problem& problem, const Pipelines& pipelines,
@@ -104,6 +106,15 @@ struct CutPool {
   // longer than `seconds`, and none whose estimate is far above that of all `cuts`.
   std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
                                 const std::vector<const Cut*>& known, double seconds) const;
+
+ private:
+  // Of one number of micro-batches: a cut a number of stages, of the fewest first.
+  std::vector<std::optional<Cut>> cut_line(const std::vector<DeviceId>& devices, std::size_t number,
+                                           StageCounts stages, std::size_t micro_batches_at) const;
+  // [line × micro-batches][number of stages], in the order of lines, stages, micro-batches: of
+  // equals the first is preferred.
+  void keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
+            StageCounts stages);
 };
 
 // Along the best lines of devices, backwards too. Of the paper's form along one.

@@ -112,9 +112,9 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
       for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
         const auto& line = problem.cluster->machine(machine).devices;
         const Line along(kind.costs[m], line);
+        const std::size_t stages = std::min(most_stages(line.size()), kind.chain.layers.size());
         const auto cut =
-            Partitioner(kind.costs[m], along, pool.micro_batches[m])
-                .partition(std::min(most_stages(line.size()), kind.chain.layers.size()));
+            Partitioner(kind.costs[m], along, pool.micro_batches[m], stages).partition(stages);
         if (cut) pipelines.push_back(*cut);
       }
       if (pipelines.size() < problem.cluster->machine_count()) continue;

@@ -1,4 +1,5 @@
-// The table is filled by number of stages; each entry remembers the stage before.
+// The table is filled by the number of stages behind; each entry remembers the next one. Of equal
+// ones, that whose stages and channels are busy for less altogether.
 #include "search/pipeline/stages.h"
 
 #include <algorithm>
@@ -18,17 +19,6 @@ constexpr double kUsableMemory = 0.95;
 constexpr std::size_t kMostRuns = 12;
 
 std::size_t run_length(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
-
-double slowest_seconds_per_byte(const cluster::Cluster& cluster, std::span<const DeviceId> from,
-                                std::span<const DeviceId> to) {
-  double slowest = 0;
-  for (DeviceId a : from) {
-    for (DeviceId b : to) {
-      if (a != b) slowest = std::max(slowest, space::seconds_per_byte(cluster, a, b));
-    }
-  }
-  return slowest;
-}
 
 std::size_t machines_of(const cluster::Cluster& cluster, std::span<const DeviceId> devices) {
   std::vector<MachineId> machines;
@@ -141,10 +131,25 @@ double StageCosts::channel_bytes(std::size_t end) const {
   return 2 * (sums_[end].crossing_fixed + sums_[end].crossing_per_sample * micro_batch_);
 }
 
+double StageCosts::slowest_seconds_per_byte(std::span<const DeviceId> from,
+                                            std::span<const DeviceId> to) const {
+  double slowest = 0;
+  for (DeviceId a : from) {
+    for (DeviceId b : to) {
+      if (a != b) slowest = std::max(slowest, space::seconds_per_byte(*problem_.cluster, a, b));
+    }
+  }
+  return slowest;
+}
+
 double StageCosts::channel_seconds_per_byte(std::span<const DeviceId> from,
                                             std::span<const DeviceId> to) const {
+  return channel_seconds_per_byte(from, to, slowest_seconds_per_byte(from, to));
+}
+
+double StageCosts::channel_seconds_per_byte(std::span<const DeviceId> from,
+                                            std::span<const DeviceId> to, double slowest) const {
   const cluster::Cluster& cluster = *problem_.cluster;
-  const double slowest = slowest_seconds_per_byte(cluster, from, to);
   if (paper_) return slowest / static_cast<double>(from.size() * to.size());
   // Inside a machine each device has a link of its own; between machines their NICs are shared.
   const std::size_t machines = std::min(machines_of(cluster, from), machines_of(cluster, to));
@@ -155,20 +160,27 @@ double StageCosts::channel_seconds_per_byte(std::span<const DeviceId> from,
 }
 
 double StageCosts::all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const {
-  if (devices.size() == 1) return 0;
-  const auto count = static_cast<double>(devices.size());
-  return 2 * (count - 1) / count * slowest_seconds_per_byte(*problem_.cluster, devices, devices);
+  return all_reduce_seconds_per_byte(devices.size(), slowest_seconds_per_byte(devices, devices));
 }
 
-bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
-                      std::int64_t in_flight) const {
-  if (paper_) return true;
+double StageCosts::all_reduce_seconds_per_byte(std::size_t devices, double slowest) const {
+  const auto count = static_cast<double>(devices);
+  return 2 * (count - 1) / count * slowest;
+}
+
+double StageCosts::held_bytes(std::size_t begin, std::size_t end, const Group& group,
+                              std::int64_t in_flight) const {
   const auto resident = static_cast<double>(sums_[end].resident - sums_[begin].resident +
                                             sums_[end].gradients - sums_[begin].gradients);
   const double samples = micro_batch_ / group.devices;
   const double saved = sums_[end].saved_fixed - sums_[begin].saved_fixed +
                        (sums_[end].saved_per_sample - sums_[begin].saved_per_sample) * samples;
-  return resident + static_cast<double>(in_flight) * saved + again_ / group.devices <= group.memory;
+  return resident + static_cast<double>(in_flight) * saved + again_ / group.devices;
+}
+
+bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
+                      std::int64_t in_flight) const {
+  return paper_ || held_bytes(begin, end, group, in_flight) <= group.memory;
 }
 
 std::size_t most_stages(std::size_t devices) {
@@ -181,14 +193,40 @@ Line::Line(const StageCosts& costs, std::vector<DeviceId> devices)
       runs_(most_stages(devices_.size())),
       channels_((runs_ + 1) * (runs_ + 1) * (runs_ + 1)),
       all_reduces_((runs_ + 1) * (runs_ + 1)) {
+  // Of every two runs; that of more of them is the greatest of these.
+  struct Between {
+    double seconds_per_byte = 0, latency = 0;
+  };
+  std::vector<Between> between(runs_ * runs_);
+  for (std::size_t a = 0; a < runs_; ++a) {
+    for (std::size_t b = a; b < runs_; ++b) {
+      const auto one = this->devices(a, 1), other = this->devices(b, 1);
+      between[a * runs_ + b] = {costs.slowest_seconds_per_byte(one, other),
+                                a == b ? 0 : costs.channel_latency(one, other)};
+    }
+  }
+  const auto greatest = [&](std::size_t a, std::size_t a_count, std::size_t b,
+                            std::size_t b_count) {
+    Between most;
+    for (std::size_t i = a; i < a + a_count; ++i) {
+      for (std::size_t j = std::max(i, b); j < b + b_count; ++j) {
+        const Between& one = between[i * runs_ + j];
+        most.seconds_per_byte = std::max(most.seconds_per_byte, one.seconds_per_byte);
+        most.latency = std::max(most.latency, one.latency);
+      }
+    }
+    return most;
+  };
   for (std::size_t first = 0; first < runs_; ++first) {
     for (std::size_t count = 1; first + count <= runs_; ++count) {
       const auto own = this->devices(first, count);
-      all_reduces_[first * (runs_ + 1) + count] = costs.all_reduce_seconds_per_byte(own);
+      all_reduces_[first * (runs_ + 1) + count] = costs.all_reduce_seconds_per_byte(
+          own.size(), greatest(first, count, first, count).seconds_per_byte);
       for (std::size_t before = 1; before <= first; ++before) {
         const auto from = this->devices(first - before, before);
+        const Between most = greatest(first - before, before, first, count);
         channels_[(before * (runs_ + 1) + first) * (runs_ + 1) + count] = {
-            costs.channel_seconds_per_byte(from, own), costs.channel_latency(from, own)};
+            costs.channel_seconds_per_byte(from, own, most.seconds_per_byte), most.latency};
       }
     }
   }
@@ -199,104 +237,106 @@ std::span<const DeviceId> Line::devices(std::size_t first, std::size_t count) co
   return std::span(devices_).subspan(begin, std::min(count * run_, devices_.size() - begin));
 }
 
-Partitioner::Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches)
+Partitioner::Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches,
+                         std::size_t most_stages)
     : costs_(costs),
       line_(line),
       micro_batches_(micro_batches),
       groups_((line.runs() + 1) * (line.runs() + 1)),
       busy_(groups_.size() * (costs.layers() + 1) * (costs.layers() + 1), kNever) {
-  EXPECT(line.runs() > 0);
-  const std::size_t layers = costs.layers();
-  for (std::size_t first = 0; first < line.runs(); ++first) {
-    for (std::size_t count = 1; first + count <= line.runs(); ++count) {
-      const std::size_t group = at(first, count);
-      groups_[group] = costs.group(line.devices(first, count));
-      const double reduced = line.all_reduce_seconds_per_byte(first, count);
-      for (std::size_t end = 1; end <= layers; ++end) {
-        double* busy = busy_.data() + (group * (layers + 1) + end) * (layers + 1);
-        // Backwards: with each layer more a stage takes longer and holds more.
-        for (std::size_t begin = end; begin-- > 0;) {
-          if (!costs.fits(begin, end, groups_[group], 1)) break;
-          busy[begin] =
-              static_cast<double>(micro_batches) * costs.compute(begin, end, groups_[group]) +
-              costs.gradient_bytes(begin, end) * reduced;
+  EXPECT(line.runs() > 0 && most_stages > 0);
+  work_out_busy();
+  const std::size_t most = std::min({most_stages, line.runs(), costs.layers()});
+  for (std::size_t behind = 0; behind < most; ++behind) add_stage(behind);
+}
+
+void Partitioner::work_out_busy() {
+  const std::size_t layers = costs_.layers();
+  for (std::size_t first = 0; first < line_.runs(); ++first) {
+    for (std::size_t count = 1; first + count <= line_.runs(); ++count) {
+      StageCosts::Group& group = groups_[at(first, count)];
+      group = costs_.group(line_.devices(first, count));
+      const double reduced = line_.all_reduce_seconds_per_byte(first, count);
+      for (std::size_t begin = 0; begin < layers; ++begin) {
+        double* busy = busy_.data() + at(first, count, begin) * (layers + 1);
+        // With each layer more a stage takes longer and holds more.
+        for (std::size_t end = begin + 1; end <= layers; ++end) {
+          if (!costs_.fits(begin, end, group, 1)) break;
+          busy[end] = static_cast<double>(micro_batches_) * costs_.compute(begin, end, group) +
+                      costs_.gradient_bytes(begin, end) * reduced;
         }
       }
     }
   }
 }
 
-std::optional<std::vector<Stage>> Partitioner::partition(std::size_t stages_wanted) const {
-  EXPECT(stages_wanted > 0);
-  const std::size_t layers = costs_.layers(), devices = line_.runs();
-  if (stages_wanted > layers || stages_wanted > devices) return std::nullopt;
-  const auto micro_batches = static_cast<double>(micro_batches_);
-  struct Entry {
-    double worst = kNever;
-    std::uint32_t layers_before = 0;
-    std::uint32_t replicas_before = 0;
-  };
-  // [stage][layers so far][devices so far][replicas of the last stage]; at replicas 0, which none
-  // has, the least of all.
-  const std::size_t width = devices + 1;
-  const auto index = [&](std::size_t l, std::size_t i, std::size_t r) {
-    return (l * width + i) * width + r;
-  };
-  std::vector<std::vector<Entry>> table(stages_wanted + 1,
-                                        std::vector<Entry>((layers + 1) * width * width));
-  for (std::size_t stage = 1; stage <= stages_wanted; ++stage) {
-    const auto behind = static_cast<std::int64_t>(stages_wanted - stage);
-    const std::int64_t in_flight = std::min(micro_batches_, behind + 1);
-    for (std::size_t i = stage; i + static_cast<std::size_t>(behind) <= devices; ++i) {
-      for (std::size_t r = 1; r <= i; ++r) {
-        if (stage == 1 && r != i) continue;
-        const StageCosts::Group& group = groups_[at(i - r, r)];
-        for (std::size_t l = stage; l + static_cast<std::size_t>(behind) <= layers; ++l) {
-          Entry& entry = table[stage][index(l, i, r)];
-          const std::size_t first = stage == 1 ? 0 : stage - 1;
-          for (std::size_t before = stage == 1 ? 1 : l; before-- > first;) {
-            const double busy = this->busy(before, l, i - r, r);
-            if (busy >= entry.worst || !costs_.fits(before, l, group, in_flight)) break;
-            if (stage == 1) {
-              entry = {busy, 0, 0};
-              continue;
-            }
-            if (table[stage - 1][index(before, i - r, 0)].worst >= entry.worst) continue;
-            for (std::size_t r_before = 1; r_before + r <= i; ++r_before) {
-              const Entry& earlier = table[stage - 1][index(before, i - r, r_before)];
-              if (earlier.worst >= entry.worst) continue;
-              const Line::Channel& channel = line_.channel(r_before, i - r, r);
-              const double moves =
-                  micro_batches *
-                  (costs_.channel_bytes(before) * channel.seconds_per_byte + channel.latency);
-              const double worst = std::max({earlier.worst, busy, moves});
-              if (worst >= entry.worst) continue;
-              entry = {worst, static_cast<std::uint32_t>(before),
-                       static_cast<std::uint32_t>(r_before)};
-            }
-          }
-          Entry& least = table[stage][index(l, i, 0)];
-          least.worst = std::min(least.worst, entry.worst);
-        }
+void Partitioner::add_stage(std::size_t behind) {
+  const std::size_t layers = costs_.layers(), runs = line_.runs();
+  table_.emplace_back(groups_.size() * (layers + 1));
+  for (std::size_t first = 0; first + behind < runs; ++first) {
+    for (std::size_t count = 1; first + count + behind <= runs; ++count) {
+      if (behind == 0 && first + count != runs) continue;
+      for (std::size_t begin = 0; begin + behind < layers; ++begin) {
+        const Entry entry = best_entry(behind, first, count, begin);
+        table_[behind][at(first, count, begin)] = entry;
+        Entry& least = table_[behind][at(first, 0, begin)];
+        least.worst = std::min(least.worst, entry.worst);
       }
     }
   }
-  std::size_t r = 0;
-  const auto& ends = table[stages_wanted];
-  for (std::size_t one = 1; one <= devices; ++one) {
-    if (r == 0 || ends[index(layers, devices, one)].worst < ends[index(layers, devices, r)].worst)
-      r = one;
+}
+
+Partitioner::Entry Partitioner::best_entry(std::size_t behind, std::size_t first, std::size_t count,
+                                           std::size_t begin) const {
+  const std::size_t layers = costs_.layers(), next = first + count;
+  const StageCosts::Group& group = groups_[at(first, count)];
+  const double* busy = busy_.data() + at(first, count, begin) * (layers + 1);
+  const auto micro_batches = static_cast<double>(micro_batches_);
+  const std::int64_t in_flight = std::min(micro_batches_, static_cast<std::int64_t>(behind) + 1);
+  Entry entry;
+  if (behind == 0) {
+    if (busy[layers] < kNever) {
+      entry = {busy[layers], static_cast<std::uint32_t>(layers), 0, busy[layers]};
+    }
+    return entry;
   }
-  if (ends[index(layers, devices, r)].worst == kNever) return std::nullopt;
-  std::vector<Stage> stages(stages_wanted);
-  std::size_t l = layers, i = devices;
-  for (std::size_t stage = stages_wanted; stage > 0; --stage) {
-    const Entry& entry = table[stage][index(l, i, r)];
-    const auto own = line_.devices(i - r, r);
-    stages[stage - 1] = {entry.layers_before, l, {own.begin(), own.end()}};
-    l = entry.layers_before;
-    i -= r;
-    r = entry.replicas_before;
+  const std::vector<Entry>& later = table_[behind - 1];
+  for (std::size_t end = begin + 1; end + behind <= layers; ++end) {
+    if (busy[end] == kNever || busy[end] > entry.worst) break;
+    if (!costs_.fits(begin, end, group, in_flight)) break;
+    if (later[at(next, 0, end)].worst > entry.worst) continue;
+    for (std::size_t other = 1; next + other <= line_.runs(); ++other) {
+      const Entry& rest = later[at(next, other, end)];
+      if (rest.worst == kNever || rest.worst > entry.worst) continue;
+      const Line::Channel& channel = line_.channel(count, next, other);
+      const double moves =
+          micro_batches * (costs_.channel_bytes(end) * channel.seconds_per_byte + channel.latency);
+      const double worst = std::max({rest.worst, busy[end], moves});
+      const double sum = rest.sum + busy[end] + moves;
+      if (std::pair(worst, sum) >= std::pair(entry.worst, entry.sum)) continue;
+      entry = {worst, static_cast<std::uint32_t>(end), static_cast<std::uint32_t>(other), sum};
+    }
+  }
+  return entry;
+}
+
+std::optional<std::vector<Stage>> Partitioner::partition(std::size_t stages_wanted) const {
+  EXPECT(stages_wanted > 0);
+  if (stages_wanted > table_.size()) return std::nullopt;
+  std::size_t count = 1;
+  for (std::size_t one = 2; one <= line_.runs(); ++one) {
+    const std::vector<Entry>& all = table_[stages_wanted - 1];
+    if (all[at(0, one, 0)].worst < all[at(0, count, 0)].worst) count = one;
+  }
+  std::vector<Stage> stages;
+  for (std::size_t begin = 0, first = 0; stages.size() < stages_wanted;) {
+    const Entry& entry = table_[stages_wanted - stages.size() - 1][at(first, count, begin)];
+    if (entry.worst == kNever) return std::nullopt;
+    const auto own = line_.devices(first, count);
+    stages.push_back({begin, entry.end, {own.begin(), own.end()}});
+    first += count;
+    begin = entry.end;
+    count = entry.count;
   }
   return stages;
 }

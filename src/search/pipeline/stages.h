@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -74,6 +75,9 @@ class StageCosts {
   double channel_bytes(std::size_t end) const;
   double channel_seconds_per_byte(std::span<const DeviceId> from,
                                   std::span<const DeviceId> to) const;
+  // The same where the slowest way of a byte from one of them to another is known.
+  double channel_seconds_per_byte(std::span<const DeviceId> from, std::span<const DeviceId> to,
+                                  double slowest) const;
   // A ring all-reduce of the stage's gradients (SPP equation 1).
   double all_reduce(std::size_t begin, std::size_t end, std::span<const DeviceId> devices) const {
     return gradient_bytes(begin, end) * all_reduce_seconds_per_byte(devices);
@@ -82,7 +86,14 @@ class StageCosts {
     return static_cast<double>(sums_[end].gradients - sums_[begin].gradients);
   }
   double all_reduce_seconds_per_byte(std::span<const DeviceId> devices) const;
-  // Whether parameters, their state and gradients, and what `in_flight` micro-batches keep, fit.
+  double all_reduce_seconds_per_byte(std::size_t devices, double slowest) const;
+  // Between any two of them, there and back.
+  double slowest_seconds_per_byte(std::span<const DeviceId> from,
+                                  std::span<const DeviceId> to) const;
+  // Parameters, their state and gradients, and what `in_flight` micro-batches keep, on each device;
+  // whether that fits.
+  double held_bytes(std::size_t begin, std::size_t end, const Group& group,
+                    std::int64_t in_flight) const;
   bool fits(std::size_t begin, std::size_t end, const Group& group, std::int64_t in_flight) const;
 
  private:
@@ -131,29 +142,46 @@ class Line {
 
 // Algorithm PRM of SPP (appendix A): a dynamic program over layers, stages, replicas and the line
 // of devices, which minimises the greatest time that a stage or channel is busy. All devices of the
-// line are used. What a stage takes is computed once for all numbers of stages. Costs and line have
-// to outlive it.
+// line are used. It goes from the last stage to the first, since what a stage keeps depends on how
+// many are behind it: so one program answers for all numbers of stages. Costs and line have to
+// outlive it.
 class Partitioner {
  public:
-  Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches);
-  // Nothing where no partition fits. O(layers² · stages · runs³).
+  // For 1 to `most_stages` stages. O(layers² · most_stages · runs³).
+  Partitioner(const StageCosts& costs, const Line& line, std::int64_t micro_batches,
+              std::size_t most_stages);
+  // Nothing where no partition fits.
   std::optional<std::vector<Stage>> partition(std::size_t stages) const;
 
  private:
+  // The layers [begin, all) on the runs [first, all), the first stage of which has `count` runs.
+  struct Entry {
+    double worst = std::numeric_limits<double>::infinity();
+    std::uint32_t end = 0;    // where the first stage ends
+    std::uint32_t count = 0;  // runs of the stage behind it
+    double sum = 0;           // what all stages and channels are busy
+  };
   // Of a stage on the runs [first, first + count).
   std::size_t at(std::size_t first, std::size_t count) const {
     return first * (line_.runs() + 1) + count;
   }
-  double busy(std::size_t begin, std::size_t end, std::size_t first, std::size_t count) const {
-    return busy_[(at(first, count) * (costs_.layers() + 1) + end) * (costs_.layers() + 1) + begin];
+  std::size_t at(std::size_t first, std::size_t count, std::size_t begin) const {
+    return at(first, count) * (costs_.layers() + 1) + begin;
   }
+  void work_out_busy();
+  void add_stage(std::size_t behind);
+  Entry best_entry(std::size_t behind, std::size_t first, std::size_t count,
+                   std::size_t begin) const;
 
   const StageCosts& costs_;
   const Line& line_;
   std::int64_t micro_batches_;
   std::vector<StageCosts::Group> groups_;  // [at()]
-  // [at()][end][begin]: seconds for which a step keeps the stage busy, where it fits.
+  // [at(first, count, begin)][end]: seconds for which a step keeps the stage busy, where it fits.
   std::vector<double> busy_;
+  // [stages behind the first][at(first, count, begin)]; at count 0, which no stage has, the least
+  // of all.
+  std::vector<std::vector<Entry>> table_;
 };
 
 // What a step of the stages takes if nothing but dependencies and stages delays it: the first

@@ -131,7 +131,7 @@ TEST(Partition, IsTheBestOfAll) {
       const StageCosts costs(times, 4, paper);
       const std::vector<DeviceId> line = recursive_device_order(*problem->cluster);
       const Line along(costs, line);
-      const Partitioner partitioner(costs, along, 4);
+      const Partitioner partitioner(costs, along, 4, 4);
       for (std::size_t stages = 1; stages <= 4; ++stages) {
         const auto found = partitioner.partition(stages);
         double best = 1e30;
