@@ -57,8 +57,8 @@ void emit_updates(Emission& e) {
   update_parameters(e);
 }
 
-void set_memory(const cost::Problem& problem, const Symmetry* symmetry, const Whereabouts& where,
-                Plan& plan) {
+void set_memory(const Emission& e, Plan& plan) {
+  const cost::Problem& problem = e.problem;
   plan.static_memory.assign(plan.device_count, {});
   plan.capacity.assign(plan.device_count, 0);
   for (TensorId tensor : problem.graph->tensor_ids()) {
@@ -68,11 +68,14 @@ void set_memory(const cost::Problem& problem, const Symmetry* symmetry, const Wh
       StaticMemory& memory = plan.static_memory[device];
       (role == TensorRole::kParameter        ? memory.parameters
        : role == TensorRole::kOptimizerState ? memory.optimizer_state
-                                             : memory.buffers) += where.resident(tensor, device);
+                                             : memory.buffers) += e.where.resident(tensor, device);
     }
   }
+  for (std::size_t i = 0; i < e.compression_state.size(); ++i) {
+    plan.static_memory[DeviceId(i)].optimizer_state += e.compression_state[DeviceId(i)];
+  }
   for (DeviceId place : id_range<DeviceId>(plan.device_count)) {
-    const DeviceId device = device_of(symmetry, place);
+    const DeviceId device = device_of(e.symmetry, place);
     plan.static_memory[place].reserve = problem.cluster->type_of(device).reserve_bytes;
     plan.capacity[place] = problem.cluster->device(device).memory_bytes;
   }
@@ -139,7 +142,7 @@ bool run_passes(const cost::Problem& problem, const decide::Strategy& strategy,
   pull_parameters(e);
   average_buffers(e);
   pull_buffers(e);
-  if (!symmetry) add_overheads(cluster, builder);  // whose devices are never alike
+  if (!symmetry) add_overheads(problem, builder);  // whose devices are never alike
 
   plan = std::move(builder).finish();
   if (e.moves) return false;
@@ -147,7 +150,7 @@ bool run_passes(const cost::Problem& problem, const decide::Strategy& strategy,
     plan = take_turns(problem, strategy, layout, e.again, std::move(plan));
   }
   plan.batch = problem.batch;
-  set_memory(problem, symmetry, e.where, plan);
+  set_memory(e, plan);
   if (symmetry) {
     plan.rows.clear();
   } else {

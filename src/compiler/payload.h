@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "cluster/cluster.h"
+#include "cost/compression.h"
 #include "graph/types.h"
 
 namespace heterog {
@@ -38,7 +39,8 @@ std::string_view reduction_name(Reduction reduction);  // "none", "gather", "sum
 // A tensor among those that a task carries.
 struct Carried {
   TensorId tensor;
-  bool weighted = false;  // a mean over samples: contributions count by their weights
+  bool weighted = false;               // a mean over samples: contributions count by their weights
+  cost::Compression compression = {};  // in which form it travels; where it arrives it is whole
   friend bool operator==(const Carried&, const Carried&) = default;
 };
 

@@ -1,6 +1,7 @@
 // The compiled distributed step: tasks, what they wait for, what they hold, what they store.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -142,6 +143,11 @@ struct Plan {
   std::span<const Contribution> contributions_to(TaskId task) const {
     return contributions[payload[task]];
   }
+  bool is_compressed(TaskId task) const {
+    return payload[task].valid() && std::ranges::any_of(carried_by(task), [](const Carried& one) {
+             return one.compression.any();
+           });
+  }
   // The encoding of the first contribution; only those of a sum may differ.
   Encoding encoding_of(TaskId task) const { return contributions_to(task).front().encoding; }
 
@@ -151,6 +157,7 @@ struct Plan {
     DeviceId device;
     Bytes bytes = 0;
     TensorId tensor;
+    bool is_scratch = false;  // of a communication: not its result, but what moves in its place
     friend bool operator==(const Buffer&, const Buffer&) = default;
   };
   IdVector<BufferId, Buffer> buffers;

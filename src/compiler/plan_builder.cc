@@ -63,6 +63,10 @@ BufferId PlanBuilder::allocate([[maybe_unused]] TaskId task, DeviceId device, By
   return buffer;
 }
 
+void PlanBuilder::allocate_scratch(TaskId task, DeviceId device, Bytes bytes, TensorId tensor) {
+  plan_.buffers[allocate(task, device, bytes, tensor)].is_scratch = true;
+}
+
 void PlanBuilder::read([[maybe_unused]] TaskId task, BufferId buffer) {
   EXPECT(is_latest(task));
   if (!buffer.valid()) return;

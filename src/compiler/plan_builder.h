@@ -65,6 +65,8 @@ class PlanBuilder {
     plan_.contributions.push(contribution);
   }
   BufferId allocate(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);
+  // While the task runs.
+  void allocate_scratch(TaskId task, DeviceId device, Bytes bytes, TensorId tensor);
   void read(TaskId task, BufferId buffer);
 
   // Freezes adjacency. Dependencies named twice are kept once.

@@ -23,8 +23,15 @@ std::string task_label(const Plan& plan, const cost::Problem& problem, TaskId ta
   } else {
     place = cluster.device(plan.device[task]).name;
   }
-  return fmt::format("{} {}@{} [{},{})", task_kind_name(kind), subject, place, plan.begin[task],
-                     plan.end[task]);
+  std::string form;
+  for (const Carried& one :
+       plan.payload[task].valid() ? plan.carried_by(task) : std::span<const Carried>()) {
+    if (!one.compression.any()) continue;
+    form = " " + cost::compression_text(one.compression);
+    break;
+  }
+  return fmt::format("{} {}@{} [{},{}){}", task_kind_name(kind), subject, place, plan.begin[task],
+                     plan.end[task], form);
 }
 
 Csr<TaskId, TaskId> predecessors(const Plan& plan) {

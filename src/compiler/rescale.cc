@@ -230,6 +230,7 @@ class Rescaler {
   }
 
   Bytes bytes_moved(TaskId task) const {
+    if (plan_.is_compressed(task)) return plan_.moved_bytes[task];  // gradients have no samples
     const auto given = plan_.contributions_to(task);
     if (given.front().encoding == Encoding::kRows) {
       Bytes most = 0;
@@ -252,6 +253,7 @@ class Rescaler {
     Plan::Buffer& made = plan_.buffers[buffer];
     const bool is_part = has_payload(kind) && plan_.encoding_of(task) == Encoding::kPart;
     if (kind == TaskKind::kReduceScatter || is_part) return;  // rows of what has no samples
+    if (plan_.is_compressed(task)) return;
     const bool as_moved = is_transfer(kind) || is_collective(kind);
     made.bytes = as_moved ? plan_.moved_bytes[task] : graph_.bytes(made.tensor, samples(task));
   }

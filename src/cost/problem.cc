@@ -38,6 +38,7 @@ std::unique_ptr<const Problem> make_problem(std::shared_ptr<const graph::ModelGr
   problem->grouping = graph::group_ops(*graph, problem->costs.mean_seconds(), options.max_groups);
   problem->proportional = proportional_replicas(*cluster, problem->costs);
   problem->batch = batch;
+  problem->compression = options.compression;
   problem->graph = std::move(graph);
   problem->cluster = std::move(cluster);
   return problem;

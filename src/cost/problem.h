@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cluster/cluster.h"
+#include "cost/compression.h"
 #include "cost/cost_table.h"
 #include "graph/folded.h"
 #include "graph/grouping.h"
@@ -30,10 +31,12 @@ struct Problem {
   graph::Grouping grouping;
   std::int64_t batch = 0;
   std::vector<int> proportional;  // CP replicas of each device
+  Compression compression = {};   // that the user allows for gradients; no planner decides it
 };
 
 struct ProblemOptions {
   int max_groups = 2000;  // HeteroG §5
+  Compression compression = {};
 };
 
 // analyze() and group_ops() for this graph, cluster and batch. Throws as they do.

@@ -38,6 +38,11 @@ PlanHeader read_header(JsonObject& object) {
   cluster.finish();
   header.batch = object.integer("batch", 1, graph::kMaxSamples);
   header.max_groups = static_cast<int>(object.integer("max_groups", 1, kMaxGroups));
+  if (object.has("compression")) {
+    const JsonValue value = object.required("compression");
+    header.compression = cost::parse_compression(value.as_string(), value.where());
+    VALIDATE(header.compression.any(), "{}: none, leave it out instead", value.where());
+  }
   return header;
 }
 
@@ -321,6 +326,9 @@ PlanRecord read_record(const Json& json, const std::string& source, const cost::
            "{}: cluster.hash: made for cluster {}, this cluster is {} ({})", source,
            hash_text(header.cluster_hash), hash_text(problem.cluster->hash()),
            problem.cluster->name());
+  VALIDATE(header.compression == problem.compression, "{}: compression: made for {}, asked for {}",
+           source, cost::compression_text(header.compression),
+           cost::compression_text(problem.compression));
   VALIDATE(header.batch == problem.batch, "{}: batch: made for batch {}, asked for {}", source,
            header.batch, problem.batch);
   Names names(problem);

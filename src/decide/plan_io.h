@@ -26,12 +26,13 @@ struct PlanRecord {
 // Written with the hashes of graph and cluster and the batch; the reader refuses a plan for another
 // graph, cluster or batch, each with one line.
 void write_plan(const std::string& path, const PlanRecord& record, const cost::Problem& problem);
-// The problem must be made with `read_plan_header`'s batch and max_groups.
+// The problem must be made with `read_plan_header`'s batch, max_groups and compression.
 struct PlanHeader {
   std::int64_t batch = 0;
   int max_groups = 2000;
   std::uint64_t graph_hash = 0;
   std::uint64_t cluster_hash = 0;
+  cost::Compression compression = {};
 };
 PlanHeader read_plan_header(const std::string& path);
 // Of the groups that units are: they depend on the costs of the operators and on the batch.

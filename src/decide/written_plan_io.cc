@@ -156,6 +156,9 @@ void write_plan(const std::string& path, const PlanRecord& record, const cost::P
                      {"types", types_json(*problem.cluster)}};
   json["batch"] = problem.batch;
   json["max_groups"] = record.max_groups;
+  if (problem.compression.any()) {
+    json["compression"] = cost::compression_text(problem.compression);
+  }
   if (record.strategy.unit_of_op.empty()) json["grouping"] = hash_text(grouping_hash(problem));
   json["predicted"] = predicted_json(record, *problem.cluster);
   json["order"] = order_policy_name(record.strategy.order);

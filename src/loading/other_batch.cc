@@ -17,7 +17,7 @@ std::unique_ptr<const cost::Problem> at_batch(const cost::Problem& problem,
   const cost::CalibratedModel analytic;
   const cost::ProfiledModel model(*problem.graph, std::move(profiles), analytic);
   return cost::make_problem(problem.graph, problem.cluster, model, batch,
-                            {.max_groups = options.max_groups});
+                            {.max_groups = options.max_groups, .compression = problem.compression});
 }
 
 }  // namespace heterog::loading

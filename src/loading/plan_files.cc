@@ -31,6 +31,10 @@ LoadedPlan load_plan(const std::string& path, ProblemOptions options, const std:
            "--batch: {} given, {} is for batch {}", options.batch, path, header.batch);
   options.batch = header.batch;
   options.max_groups = header.max_groups;
+  VALIDATE(options.compress.empty() || compression_of(options) == header.compression,
+           "--compress: {} given, {} was made for {}; plan again with it", options.compress, path,
+           cost::compression_text(header.compression));
+  options.compress = cost::compression_text(header.compression);
   LoadedPlan loaded;
   LoadedProblem read = load_problem_file(options);
   loaded.problem = std::move(read.problem);

@@ -69,12 +69,14 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
   check_batch(options.batch, file.known, options.graph);
   auto graph = std::make_shared<const graph::ModelGraph>(std::move(file.graph));
   check_graph(*graph, options.batch, file.known, options.graph);
+  const cost::Compression compression = compression_of(options);
+  cost::check_compression(compression, *graph, "--compress");
   const cost::CalibratedModel analytic;
   const std::vector<cost::ProfileSource> profiles = load_profiles(options, *cluster);
   const cost::ProfiledModel model(*graph, profiles, analytic);
   warn_of_poor_fits(profiles);
   auto problem = cost::make_problem(std::move(graph), std::move(cluster), model, options.batch,
-                                    {.max_groups = options.max_groups});
+                                    {.max_groups = options.max_groups, .compression = compression});
   logger().info("{}: {} ops in {} groups, {} parameters", printable(options.graph, 400),
                 problem->graph->op_count(), problem->grouping.count(),
                 problem->graph->parameters().size());
@@ -86,6 +88,11 @@ LoadedProblem load_problem_file(const ProblemOptions& options) {
 
 std::unique_ptr<const cost::Problem> load_problem(const ProblemOptions& options) {
   return load_problem_file(options).problem;
+}
+
+cost::Compression compression_of(const ProblemOptions& options) {
+  return options.compress.empty() ? cost::Compression{}
+                                  : cost::parse_compression(options.compress, "--compress");
 }
 
 compiler::CompileOptions compile_options(const ProblemOptions& options) {

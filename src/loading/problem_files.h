@@ -18,6 +18,7 @@ struct ProblemOptions {
   std::int64_t batch = 0;
   int max_groups = cost::ProblemOptions{}.max_groups;
   std::string collectives = "per-device";
+  std::string compress = {};          // of gradients (cost::parse_compression); empty: none
   std::vector<std::string> profiles;  // files; costs of what is not profiled are analytic
 };
 
@@ -32,6 +33,7 @@ struct LoadedProblem {
 LoadedProblem load_problem_file(const ProblemOptions& options);
 // Refuses another batch, as they do.
 void check_batch(std::int64_t batch, const graph::KnownBatches& known, const std::string& graph);
+cost::Compression compression_of(const ProblemOptions& options);
 compiler::CompileOptions compile_options(const ProblemOptions& options);
 
 }  // namespace heterog::loading

@@ -16,6 +16,7 @@ std::vector<cost::MeasuredFlow> measured_flows(const compiler::Plan& plan,
   for (TaskId task : plan.task_ids()) {
     const TaskKind kind = plan.kind[task];
     if (!is_communication(kind) || measured[task] <= 0 || plan.moved_bytes[task] <= 0) continue;
+    if (plan.is_compressed(task)) continue;  // some of its time is no link's
     cost::MeasuredFlow flow{.bytes = plan.moved_bytes[task], .seconds = to_seconds(measured[task])};
     if (is_transfer(kind)) {
       flow.kind = kind == TaskKind::kTransfer ? Kind::kTransfer : Kind::kServerTransfer;

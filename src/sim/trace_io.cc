@@ -125,6 +125,11 @@ class TraceWriter {
   void add_payload(TaskId task, Event::object_t& args) const {
     args.emplace("encoding", compiler::encoding_name(plan_.encoding_of(task)));
     args.emplace("reduction", compiler::reduction_name(compiler::reduction_of(plan_.kind[task])));
+    for (const compiler::Carried& one : plan_.carried_by(task)) {
+      if (!one.compression.any()) continue;
+      args.emplace("compression", cost::compression_text(one.compression));
+      break;
+    }
     if (plan_.carried_by(task).size() > 1) args.emplace("tensors", plan_.carried_by(task).size());
   }
 

@@ -1,6 +1,7 @@
 // Plans of random strategies on real graphs move what the strategies' formulas say.
 #include "compiler/check/check_bytes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -65,12 +66,13 @@ decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
 
 TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
   Rng rng(31);
-  int plans = 0, moving = 0, parts = 0;
+  int plans = 0, moving = 0, parts = 0, compressed = 0;
   for (const char* model : {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny",
                             "gnmt4-tiny", "xlnet_large24-tiny", "mobilenet_v2-tiny"}) {
     for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9", "served"}) {
-      const auto problem = problem_of(model, cluster, 13);
+      const auto plain = problem_of(model, cluster, 13);
       for (int i = 0; i < 6; ++i) {
+        const auto problem = decide::with_compression(*plain, decide::random_compression(rng));
         const decide::Strategy strategy = random_strategy(*problem, rng);
         const Plan plan = compile(*problem, strategy);
         const auto wrong = check_bytes(*problem, strategy, plan);
@@ -80,12 +82,14 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
         for (TaskId task : plan.task_ids()) {
           const bool pushes = plan.kind[task] == TaskKind::kPush;
           parts += pushes && plan.encoding_of(task) == Encoding::kPart ? 1 : 0;
+          compressed += plan.is_compressed(task) ? 1 : 0;
         }
       }
     }
   }
   EXPECT_GT(moving, plans);  // not for want of anything to move
   EXPECT_GT(parts, plans);
+  EXPECT_GT(compressed, plans);
 }
 
 TEST(CheckBytes, LargeGraphsUnderTheBaselines) {
@@ -117,6 +121,31 @@ TEST(CheckBytes, OneLayerByHand) {
       EXPECT_EQ(bytes, 400);
     }
   }
+}
+
+// What crosses each card of two machines under each method: w has 10 × 10 float32. fp16 halves all
+// but pulls and gathers; PowerSGD of rank 2 all-reduces factors of 20 and 20 numbers.
+TEST(CheckBytes, OneCompressedLayerByHand) {
+  using decide::SyncMethod;
+  const auto crossing = [](const char* text, SyncMethod sync) {
+    Backward model = backward_graph(1, 10);
+    Known known(std::move(model.graph), known_cluster({{}, {}}),
+                NamedOps("aten.sigmoid_backward.default", 100), 8);
+    const auto problem = decide::with_compression(known.problem(), text);
+    const auto strategy = decide::uniform_strategy(*problem, on({0, 1}, sync));
+    const Plan plan = compile(*problem, strategy);
+    EXPECT_TRUE(check_bytes(*problem, strategy, plan).empty());
+    std::vector<double> bytes;
+    for (double one : expected_link_bytes(*problem, strategy)) bytes.push_back(one);
+    return bytes;
+  };
+  EXPECT_THAT(crossing("fp16", SyncMethod::kAllReduce), testing::Each(200));
+  EXPECT_THAT(crossing("bf16,feedback", SyncMethod::kAllReduce), testing::Each(200));
+  EXPECT_THAT(crossing("powersgd:rank=2", SyncMethod::kAllReduce), testing::Each(160));
+  // Pushed to the server, and the new value pulled from there.
+  EXPECT_THAT(crossing("fp16", SyncMethod::kParameterServer),
+              testing::UnorderedElementsAre(200, 200, 400, 400));
+  EXPECT_THAT(crossing("powersgd:rank=2", SyncMethod::kParameterServer), testing::Each(400));
 }
 
 // A push that is counted twice, a transfer too many or one sample too few is found.

@@ -53,15 +53,18 @@ std::vector<Encoding> encodings(const Plan& plan) {
 
 class Rescaled : public testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<const cost::Problem> problem(std::int64_t batch) const {
-    return decide::toy_problem(graph::read_graph(GetParam()), 3, batch);
+  std::unique_ptr<const cost::Problem> problem(std::int64_t batch,
+                                               const std::string& compression = "none") const {
+    return decide::with_compression(*decide::toy_problem(graph::read_graph(GetParam()), 3, batch),
+                                    compression);
   }
 };
 
 TEST_P(Rescaled, ToItsOwnBatchIsThePlan) {
-  const auto made_for = problem(11);
+  Rng rng(7);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);
+    const auto made_for = problem(11, decide::random_compression(rng));
     const Plan plan = compile(*made_for, decide::random_instances(*made_for, seed), {});
     const Plan same = rescaled(*at_batch(*made_for, 11), plan);
     expect_same_numbers(same, plan);

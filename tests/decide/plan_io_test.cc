@@ -91,6 +91,19 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
   std::filesystem::remove(file_name());
 }
 
+TEST(PlanFile, SaysHowGradientsAreCompressed) {
+  const auto plain = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  for (const char* text : {"fp16", "bf16,feedback", "powersgd:rank=3"}) {
+    const auto problem = with_compression(*plain, text);
+    Rng rng(2);
+    write_plan(file_name(), random_record(*problem, rng), *problem);
+    EXPECT_EQ(read_plan_header(file_name()).compression, problem->compression);
+    EXPECT_NO_THROW(read_plan(file_name(), *problem));
+    EXPECT_THROW(read_plan(file_name(), *plain), Error);
+  }
+  std::filesystem::remove(file_name());
+}
+
 std::string refusal(const std::string& text, const cost::Problem& problem) {
   try {
     parse_plan(text, "p.json", problem);
@@ -113,6 +126,29 @@ TEST(PlanFile, RefusesAPlanForSomethingElse) {
   EXPECT_EQ(refusal(text, *other_batch), "p.json: batch: made for batch 12, asked for 6");
   EXPECT_THAT(refusal(text, *other_cluster), testing::HasSubstr("cluster.hash: made for cluster"));
   EXPECT_THAT(refusal(text, *other_graph), testing::HasSubstr("graph.hash: made for graph"));
+}
+
+TEST(PlanFile, RefusesCompressionOfAWrongForm) {
+  const auto plain = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  const auto problem = with_compression(*plain, "fp16");
+  Rng rng(1);
+  write_plan(file_name(), random_record(*problem, rng), *problem);
+  const std::string text = read_file(file_name());
+  std::filesystem::remove(file_name());
+  const auto with = [&](const std::string& value) {
+    std::string changed = text;
+    return refusal(changed.replace(changed.find("\"fp16\""), 6, value), *problem);
+  };
+  EXPECT_EQ(with("\"fp16\""), "accepted");
+  EXPECT_EQ(with("\"fp61\""),
+            "p.json: compression: \"fp61\" given (did you mean fp16?); it is none, fp16, bf16 or "
+            "powersgd[:rank=R], each but none with ,feedback behind it");
+  EXPECT_EQ(with("\"none\""), "p.json: compression: none, leave it out instead");
+  EXPECT_EQ(with("\"powersgd:rank=0\""),
+            "p.json: compression: rank: \"0\" given; it is an integer from 1 to 1024");
+  EXPECT_THAT(with("7"), testing::HasSubstr("p.json: compression: "));
+  EXPECT_THAT(with("null"), testing::HasSubstr("p.json: compression: "));
+  EXPECT_EQ(with("\"bf16\""), "p.json: compression: made for bf16, asked for fp16");
 }
 
 // What contradicts itself is not decided by the order of the entries, nor left out.

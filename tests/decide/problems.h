@@ -1,10 +1,12 @@
 // Problems for tests of the compiler: real small graphs on clusters with round figures.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "cluster/builders.h"
 #include "cost/problem.h"
 #include "graph/graph_io.h"
@@ -60,6 +62,28 @@ inline std::unique_ptr<const cost::Problem> served_problem(graph::ModelGraph gra
       std::make_shared<const graph::ModelGraph>(std::move(graph)),
       std::make_shared<const cluster::Cluster>(std::move(builder).build("served")),
       cost::ConstantModel(1e-6), batch);
+}
+
+// The same, with gradients compressed.
+inline std::unique_ptr<const cost::Problem> with_compression(const cost::Problem& problem,
+                                                             const std::string& text) {
+  auto made = std::make_unique<cost::Problem>(problem);
+  made->compression = cost::parse_compression(text, "test");
+  return made;
+}
+
+// Any of them, often none.
+inline std::string random_compression(Rng& rng) {
+  constexpr std::array kTexts = {"none",
+                                 "none",
+                                 "fp16",
+                                 "bf16",
+                                 "fp16,feedback",
+                                 "bf16,feedback",
+                                 "powersgd:rank=1",
+                                 "powersgd:rank=2",
+                                 "powersgd:rank=3"};
+  return kTexts[rng.below(kTexts.size())];
 }
 
 }  // namespace heterog::decide

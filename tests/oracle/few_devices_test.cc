@@ -15,6 +15,7 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "decide/problems.h"
 #include "oracle/evaluator.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -220,10 +221,12 @@ TEST(FewDevices, StandForAllOnRandomClusters) {
     const auto devices = static_cast<std::int64_t>(cluster->device_count());
     const std::int64_t batch = devices * static_cast<std::int64_t>(1 + rng.below(4)) +
                                (rng.below(3) == 0 ? static_cast<std::int64_t>(rng.below(5)) : 0);
-    const auto problem =
-        cost::make_problem(std::make_shared<const graph::ModelGraph>(
-                               graph::read_graph("models/" + model + ".json.gz")),
-                           cluster, cost::CalibratedModel(), batch, {.max_groups = 12});
+    const auto problem = cost::make_problem(
+        std::make_shared<const graph::ModelGraph>(
+            graph::read_graph("models/" + model + ".json.gz")),
+        cluster, cost::CalibratedModel(), batch,
+        {.max_groups = 12,
+         .compression = cost::parse_compression(decide::random_compression(rng), "test")});
     for (int j = 0; j < 5; ++j) {
       const Strategy strategy = random_strategy(*problem, rng);
       compiler::CompileOptions options;

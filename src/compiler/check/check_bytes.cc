@@ -207,6 +207,51 @@ class Counter {
     }
   }
 
+  // ---- what is compressed ----
+
+  bool is_wide(TensorId tensor) const {
+    const graph::DType dtype = graph_.tensor(tensor).dtype;
+    return !graph_.shape(tensor).empty() &&
+           (dtype == graph::DType::kFloat32 || dtype == graph::DType::kFloat64);
+  }
+  // Two bytes an element, where fp16 or bf16 is allowed.
+  Bytes as_cast(TensorId tensor) const {
+    const auto compressor = problem_.compression.compressor;
+    const bool casts =
+        compressor == cost::Compressor::kHalf || compressor == cost::Compressor::kBfloat16;
+    if (!casts || !is_wide(tensor)) return whole(tensor);
+    return 2 * (whole(tensor) / graph::element_bytes(graph_.tensor(tensor).dtype));
+  }
+  // Columns of PowerSGD's factors; 0: none. A matrix of n rows has n of each in the first factor.
+  std::int64_t columns(TensorId tensor) const {
+    if (problem_.compression.compressor != cost::Compressor::kPowerSgd) return 0;
+    if (!is_wide(tensor) || graph_.shape(tensor).size() < 2) return 0;
+    const std::int64_t rows = graph_.shape(tensor)[0].c, rank = problem_.compression.rank;
+    const std::int64_t elements = graph_.elements(tensor, 1);
+    return rank * rows + rank * (elements / rows) < elements ? rank : 0;
+  }
+  // Of one all-reduce, and of the one after it.
+  struct Sums {
+    Bytes full = 0, first = 0, second = 0;
+  };
+  void add_to(Sums& sums, TensorId tensor) const {
+    sums.full += whole(tensor);
+    const std::int64_t taken = columns(tensor);
+    if (taken == 0) {
+      sums.first += as_cast(tensor);
+      return;
+    }
+    const std::int64_t rows = graph_.shape(tensor)[0].c;
+    const Bytes element = graph::element_bytes(graph_.tensor(tensor).dtype);
+    sums.first += taken * rows * element;
+    sums.second += taken * (graph_.elements(tensor, 1) / rows) * element;
+  }
+  void all_reduce_both(const std::vector<DeviceId>& devices, Sums& sums) {
+    all_reduce(devices, sums.first);
+    if (sums.second > 0) all_reduce(devices, sums.second);
+    sums = {};
+  }
+
   // ---- parameters ----
 
   struct Gradient {
@@ -273,19 +318,19 @@ class Counter {
       look(sum.parameter, problem_.folded->reads[sum.op]);
     }
     std::sort(found.begin(), found.end());
-    std::map<decide::LayoutId, Bytes> bucket;  // gathered so far
+    std::map<decide::LayoutId, Sums> bucket;  // gathered so far
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Gradient& gradient = found[i];
       if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
       if (is_scattered(gradient)) {
-        by_rows(gradient.parameter, gradient.tensor);
+        by_rows(gradient.parameter, as_cast(gradient.tensor));
         total_at_[gradient.tensor] = layout_.home(gradient.parameter).replicas;
         continue;
       }
       aggregate(gradient, bucket[layout_.of_op[gradient.producer]]);
     }
-    for (const auto& [layout, bytes] : bucket) {
-      if (bytes > 0) all_reduce(devices(layout), bytes);
+    for (auto& [layout, sums] : bucket) {
+      if (sums.full > 0) all_reduce_both(devices(layout), sums);
     }
     for (OpId op : layout_.sums_at_update) {
       for (TensorId out : graph_.outputs(op)) {
@@ -320,22 +365,22 @@ class Counter {
            seen_by_update_alone(views.front(), parameter);
   }
   // Once round the ring, all parts as long as the longest.
-  void by_rows(TensorId parameter, TensorId moved) {
+  void by_rows(TensorId parameter, Bytes moved) {
     const decide::ParameterHome& home = layout_.home(parameter);
     std::int64_t longest = 0;
     for (std::size_t i = 0; i < home.replicas.size(); ++i) {
       longest = std::max(longest, home.rows[i + 1] - home.rows[i]);
     }
-    const Bytes row = whole(moved) / home.rows.back();
+    const Bytes row = moved / home.rows.back();
     ring(home.replicas, static_cast<double>(home.replicas.size() - 1), longest * row);
   }
   void gathers() {
     for (const graph::UpdateChain& chain : problem_.folded->chains) {
       if (layout_.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
-      if (layout_.home(chain.parameter).sharded()) by_rows(chain.parameter, chain.parameter);
+      if (layout_.home(chain.parameter).sharded()) by_rows(chain.parameter, whole(chain.parameter));
     }
   }
-  void aggregate(const Gradient& gradient, Bytes& bucket) {
+  void aggregate(const Gradient& gradient, Sums& bucket) {
     const decide::LayoutId layout = layout_.of_op[gradient.producer];
     const std::vector<DeviceId> at = devices(layout);
     const Bytes full = whole(gradient.tensor);
@@ -345,7 +390,7 @@ class Counter {
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const decide::ParameterHome& home = layout_.home(gradient.parameter);
     if (home.partitioned()) {
-      to_servers_of_rows(home, full, false);
+      to_servers_of_rows(home, as_cast(gradient.tensor), false);
       total_at_[gradient.tensor] = devices(home.update);
       return;
     }
@@ -358,7 +403,7 @@ class Counter {
       if (rows) {
         for (DeviceId device : at) send(device, home.server, as_rows(gradient, device));
       } else {
-        to_server(at, home.server, full, false);
+        to_server(at, home.server, as_cast(gradient.tensor), false);
       }
       total_at_[gradient.tensor] = {home.server};
       return;
@@ -369,15 +414,9 @@ class Counter {
       std::sort(order.begin(), order.end());
       return ring(order, static_cast<double>(n - 1), longest);
     }
-    if (bucket > 0 && bucket + full > strategy_.bucket_bytes) {
-      all_reduce(at, bucket);
-      bucket = 0;
-    }
-    bucket += full;
-    if (bucket >= strategy_.bucket_bytes) {
-      all_reduce(at, bucket);
-      bucket = 0;
-    }
+    if (bucket.full > 0 && bucket.full + full > strategy_.bucket_bytes) all_reduce_both(at, bucket);
+    add_to(bucket, gradient.tensor);
+    if (bucket.full >= strategy_.bucket_bytes) all_reduce_both(at, bucket);
   }
 
   // What one device makes goes as rows to all who update with it, where that is shorter.

@@ -33,6 +33,13 @@ void verify_payload(const Plan& plan, TaskId task, EmptySlices empty) {
   ENSURE(!carried.empty() && carried.front().tensor == plan.tensor[task]);
   ENSURE(carried.size() == 1 || is_collective(kind));
   ENSURE(!given.empty());
+  for (const Carried& one : carried) {
+    ENSURE(!one.compression.any() || is_communication(kind));
+    ENSURE(one.compression.rank == 0 || kind == TaskKind::kAllReduce);
+  }
+  for (BufferId buffer : plan.allocates[task]) {
+    ENSURE(!plan.buffers[buffer].is_scratch || plan.is_compressed(task));
+  }
   const auto reads = plan.reads[task];
   for (const Contribution& one : given) {
     ENSURE(one.begin <= one.end && one.weight >= 0);
@@ -175,7 +182,8 @@ void verify_buffers(const Plan& plan) {
 
 // The buffers of others in which a sum or an all-reduce leaves its result.
 std::span<const BufferId> overwritten(const Plan& plan, TaskId task) {
-  if (!plan.allocates[task].empty()) return {};
+  const auto is_result = [&](BufferId buffer) { return !plan.buffers[buffer].is_scratch; };
+  if (std::ranges::any_of(plan.allocates[task], is_result)) return {};
   switch (plan.kind[task]) {
     case TaskKind::kAllReduce:
       return plan.reads[task];

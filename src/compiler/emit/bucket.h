@@ -13,13 +13,14 @@ struct Bucket {
     TensorId tensor;
     std::vector<Location> addends;  // one per device, of every value on the same devices
     InPlace in_place = InPlace::kNo;
+    cost::Compression compression = {};
   };
   std::vector<Value> values;
   Bytes bytes = 0;
 };
 
 // Emits the all-reduce and notes the totals. Several values are copied into one buffer per device,
-// reduced, and read from there. Bytes: greater than 0.
+// reduced, and read from there. Bytes: greater than 0, of the values as they are.
 void all_reduce_bucket(Emission& e, const Bucket& bucket);
 
 }  // namespace heterog::compiler

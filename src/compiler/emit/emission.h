@@ -37,6 +37,8 @@ struct Emission {
   std::vector<std::vector<TensorId>> sharded_sets = {};
   // Forms of gradients that were scattered, or pushed to several servers, each with its parameter.
   std::vector<std::pair<TensorId, TensorId>> scattered = {};
+  // What compressors of gradients keep from step to step; empty where none keeps anything.
+  IdVector<DeviceId, Bytes> compression_state = {};
   // Kept from op to op for their memory: what each instance reads, and what it reads of makers on
   // the same slices.
   std::vector<std::vector<Source>> sources = {};

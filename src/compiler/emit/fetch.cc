@@ -86,7 +86,9 @@ void add_up(Emission& e, const graph::Read& read, decide::LayoutId readers) {
   if (partial.size() == 1) {
     e.where.set_total(read.base, partial);
   } else if (readers == made || readers == e.layout.merged[made]) {
-    e.where.set_total(read.base, all_reduce(e, read.base, partial, bytes, InPlace::kNo));
+    const Moved moved{.cost = e.costs.all_reduce(devices_of(partial), bytes), .bytes = bytes};
+    e.where.set_total(read.base,
+                      all_reduce(e, {.tensor = read.base, .bytes = bytes}, partial, moved));
   } else {
     const DeviceId root = e.layout.slices[readers].front().device;
     e.where.set_total(

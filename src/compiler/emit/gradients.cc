@@ -159,6 +159,8 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
       const bool scattered = form.valid();
       Open& one = open[{e.layout.of_op[gradient.producer], scattered}];
       if (one.bucket.bytes + bytes > bucket_bytes) close(one, scattered);
+      value.compression =
+          cost::compression_of(e.problem.compression, *e.problem.graph, gradient.tensor);
       one.bucket.values.push_back(std::move(value));
       one.bucket.bytes += bytes;
       one.scattered.push_back({form, gradient.parameter});

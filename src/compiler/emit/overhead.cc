@@ -35,9 +35,20 @@ double times_sent(cost::AllReduceAlgorithm algorithm, std::size_t i, std::size_t
   ENSURE(false);
 }
 
+// The bytes of each all-reduce that the task is: the second is PowerSGD's.
+cost::CompressedBytes all_reduced(const graph::ModelGraph& graph, const Plan& plan, TaskId task) {
+  if (!plan.is_compressed(task)) return {.first = plan.moved_bytes[task]};
+  cost::CompressedBytes bytes;
+  for (const Carried& one : plan.carried_by(task)) {
+    bytes += cost::compressed_bytes(one.compression, graph, one.tensor);
+  }
+  return bytes;
+}
+
 // Of a reduce-scatter or an all-gather, whose bytes are those of the whole value, each member sends
 // and receives (n−1)/n.
-void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
+void add_ends(const graph::ModelGraph& graph, const Plan& plan, TaskId task,
+              std::vector<End>& ends) {
   const auto bytes = static_cast<double>(plan.moved_bytes[task]);
   const auto members = plan.participants[task];
   if (is_transfer(plan.kind[task])) {
@@ -46,18 +57,28 @@ void add_ends(const Plan& plan, TaskId task, std::vector<End>& ends) {
     return;
   }
   const std::size_t n = members.size();
-  const auto algorithm = cost::all_reduce_algorithm(n, plan.moved_bytes[task]);
+  if (plan.kind[task] != TaskKind::kAllReduce) {
+    for (DeviceId member : members) {
+      ends.push_back(
+          {task, member, 2 * bytes * static_cast<double>(n - 1) / static_cast<double>(n)});
+    }
+    return;
+  }
+  const cost::CompressedBytes sums = all_reduced(graph, plan, task);
   for (std::size_t i = 0; i < n; ++i) {
-    const double times = plan.kind[task] == TaskKind::kAllReduce
-                             ? times_sent(algorithm, i, n)
-                             : static_cast<double>(n - 1) / static_cast<double>(n);
-    ends.push_back({task, members[i], 2 * times * bytes});
+    double moved = 0;
+    for (Bytes sum : {sums.first, sums.second}) {
+      if (sum == 0) continue;
+      moved += times_sent(cost::all_reduce_algorithm(n, sum), i, n) * static_cast<double>(sum);
+    }
+    ends.push_back({task, members[i], 2 * moved});
   }
 }
 
 }  // namespace
 
-void add_overheads(const cluster::Cluster& cluster, PlanBuilder& builder) {
+void add_overheads(const cost::Problem& problem, PlanBuilder& builder) {
+  const cluster::Cluster& cluster = *problem.cluster;
   const auto overhead = [&](DeviceId device) {
     return cluster.device(device).overhead_seconds_per_byte;
   };
@@ -68,7 +89,7 @@ void add_overheads(const cluster::Cluster& cluster, PlanBuilder& builder) {
   const Plan& plan = builder.plan();
   std::vector<End> ends;
   for (TaskId task : plan.task_ids()) {
-    if (is_communication(plan.kind[task])) add_ends(plan, task, ends);
+    if (is_communication(plan.kind[task])) add_ends(*problem.graph, plan, task, ends);
   }
   for (const End& end : ends) {
     const Nanoseconds duration = to_nanoseconds(overhead(end.device) * end.bytes);

@@ -3,6 +3,7 @@
 
 #include "cluster/cluster.h"
 #include "compiler/plan_builder.h"
+#include "cost/problem.h"
 
 namespace heterog::compiler {
 
@@ -10,6 +11,6 @@ namespace heterog::compiler {
 // of each end that has an overhead (Device), which can go once the bytes have been moved. That the
 // processor gives its time to both at once is a matter of the operating system; here it does one
 // after the other, and takes as long.
-void add_overheads(const cluster::Cluster& cluster, PlanBuilder& builder);
+void add_overheads(const cost::Problem& problem, PlanBuilder& builder);
 
 }  // namespace heterog::compiler

@@ -20,6 +20,7 @@ struct Part {
   Bytes bytes = 0;
   bool is_mean = false;
   OpId maker;
+  cost::Compression compression = {};
 };
 
 // An addend of the part, out of the whole gradient or by itself, and the weight that it still has
@@ -56,7 +57,8 @@ Location sum_part_at(Emission& e, const Part& part, std::span<const Location> lo
                                      .first_row = part.begin,
                                      .rows = part.end - part.begin,
                                      .weighted = part.is_mean,
-                                     .weight = location.weight},
+                                     .weight = location.weight,
+                                     .compression = part.compression},
                                     location.source);
     here.push_back({root, arrived});
   }
@@ -107,7 +109,8 @@ void push_parts(Emission& e, TensorId gradient, TensorId parameter,
                     .end = home.rows[i + 1],
                     .bytes = decide::row_bytes(home, i, whole),
                     .is_mean = e.problem.splits->rules[gradient].kind == graph::SplitKind::kMean,
-                    .maker = graph.tensor(gradient).producer};
+                    .maker = graph.tensor(gradient).producer,
+                    .compression = cost::cast_of(e.problem.compression, graph, form)};
     const DeviceId server = home.replicas[i];
     std::vector<Location> sums;
     for (const Gathered& one : gathered_by_speakers(e, addends, server)) {

@@ -9,12 +9,17 @@ namespace heterog::compiler {
 namespace {
 
 // What a collective moves of the tensors in all, each of whose parts is padded to the longest.
+// `compressed`: parallel to them; none: as they are.
 Bytes padded_bytes(const Emission& e, std::span<const TensorId> tensors,
-                   std::span<const TensorId> parameters) {
+                   std::span<const TensorId> parameters,
+                   std::span<const Compressed> compressed = {}) {
   Bytes bytes = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const decide::ParameterHome& home = e.layout.home(parameters[t]);
-    const Bytes whole = e.problem.graph->bytes(tensors[t], e.problem.batch);
+    const Bytes whole =
+        compressed.empty()
+            ? e.problem.graph->bytes(tensors[t], e.problem.batch)
+            : cost::compressed_bytes(compressed[t].compression, *e.problem.graph, tensors[t]).first;
     Bytes longest = 0;
     for (std::size_t i = 0; i < home.replicas.size(); ++i) {
       longest = std::max(longest, decide::row_bytes(home, i, whole));
@@ -68,13 +73,18 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered
   }
   const std::vector<DeviceId>& devices = e.layout.home(parameters.front()).replicas;
   const TensorId first = bucket.values.front().tensor;
-  const Bytes padded = padded_bytes(e, forms, parameters);
-  const TaskId task = add_collective(e, TaskKind::kReduceScatter, forms.front(), devices,
-                                     e.costs.all_gather(devices, padded), bucket.bytes,
-                                     e.problem.graph->tensor(first).producer);
+  std::vector<Compressed> compressed;
+  for (TensorId form : forms) {
+    compressed.push_back({form, cost::cast_of(e.problem.compression, *e.problem.graph, form)});
+  }
+  const Moved moved =
+      compressed_scatter(e, compressed, devices, padded_bytes(e, forms, parameters, compressed));
+  const TaskId task =
+      add_collective(e, TaskKind::kReduceScatter, forms.front(), devices, moved.cost, moved.bytes,
+                     e.problem.graph->tensor(first).producer);
   for (std::size_t i = 0; i < forms.size(); ++i) {
     const graph::SplitKind kind = e.problem.splits->rules[bucket.values[i].tensor].kind;
-    e.builder.carry(task, {forms[i], kind == graph::SplitKind::kMean});
+    e.builder.carry(task, {forms[i], kind == graph::SplitKind::kMean, compressed[i].compression});
   }
   std::vector<double> weights;
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -89,6 +99,7 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered
   }
   std::vector<Location> parts;
   for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (moved.scratch > 0) e.builder.allocate_scratch(task, devices[i], moved.scratch, first);
     if (is_copied) lay_side_by_side(e, task, devices[i], bucket.bytes, first);
     Bytes own = 0;
     for (std::size_t t = 0; t < forms.size(); ++t) {

@@ -124,17 +124,15 @@ TaskId add_collective(Emission& e, TaskKind kind, TensorId tensor,
   return id;
 }
 
-std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const Location> locations,
-                                 Bytes bytes, InPlace in_place) {
+std::vector<Location> all_reduce(Emission& e, const Reduced& reduced,
+                                 std::span<const Location> locations, const Moved& moved) {
   std::vector<const Location*> by_device;
   for (const Location& location : locations) by_device.push_back(&location);
   std::sort(by_device.begin(), by_device.end(),
             [](const Location* a, const Location* b) { return a->device < b->device; });
-  std::vector<DeviceId> devices;
-  for (const Location* location : by_device) devices.push_back(location->device);
-  const TaskId id = add_collective(e, TaskKind::kAllReduce, tensor, devices,
-                                   e.costs.all_reduce(devices, bytes), bytes);
-  e.builder.carry(id, {tensor, is_mean(e, tensor)});
+  const TaskId id = add_collective(e, TaskKind::kAllReduce, reduced.tensor, devices_of(locations),
+                                   moved.cost, moved.bytes);
+  e.builder.carry(id, {reduced.tensor, is_mean(e, reduced.tensor), reduced.compression});
   for (const Location* location : by_device) {
     e.builder.contribute(
         id, {.device = location->device, .end = e.problem.batch, .weight = location->weight});
@@ -143,9 +141,13 @@ std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const L
   for (const Location& location : locations) {
     e.builder.depend(location.source.task, id);
     e.builder.read(id, location.source.buffer);
-    const BufferId buffer = in_place == InPlace::kYes
-                                ? location.source.buffer
-                                : e.builder.allocate(id, location.device, bytes, tensor);
+    if (moved.scratch > 0) {
+      e.builder.allocate_scratch(id, location.device, moved.scratch, reduced.tensor);
+    }
+    const BufferId buffer =
+        reduced.in_place == InPlace::kYes
+            ? location.source.buffer
+            : e.builder.allocate(id, location.device, reduced.bytes, reduced.tensor);
     results.push_back({location.device, {id, buffer}});
   }
   return results;
@@ -183,6 +185,10 @@ std::vector<Location> sum_in_machines(Emission& e, TensorId tensor,
 Location sum_at(Emission& e, TensorId tensor, std::span<const Location> locations, Bytes bytes,
                 DeviceId root, TaskKind transfer_kind, InPlace in_place) {
   const OpId producer = e.problem.graph->tensor(tensor).producer;
+  const cost::Compression compression =
+      transfer_kind == TaskKind::kPush
+          ? cost::cast_of(e.problem.compression, *e.problem.graph, tensor)
+          : cost::Compression{};
   std::vector<Contribution> arrived;
   std::vector<Source> addends;
   const Location* local = nullptr;
@@ -201,7 +207,8 @@ Location sum_at(Emission& e, TensorId tensor, std::span<const Location> location
                                 .bytes = bytes,
                                 .bytes_at_destination = bytes,
                                 .weighted = is_mean(e, tensor),
-                                .weight = location.weight},
+                                .weight = location.weight,
+                                .compression = compression},
                                location.source));
     arrived.push_back(
         {.device = location.device, .buffer = addends.back().buffer, .end = e.problem.batch});

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/emit/compress.h"
 #include "compiler/emit/emission.h"
 
 namespace heterog::compiler {
@@ -21,10 +22,18 @@ InPlace may_be_overwritten(const cost::Problem& problem, TensorId tensor);
 std::vector<Location> accumulate(Emission& e, TensorId tensor, std::vector<Location> addends,
                                  Bytes bytes, InPlace in_place);
 
+// What an all-reduce adds up, the first of several values.
+struct Reduced {
+  TensorId tensor;
+  Bytes bytes = 0;  // of all values as they are
+  InPlace in_place = InPlace::kNo;
+  cost::Compression compression = {};
+};
 // One all-reduce. Locations: the addends, one per device, on two devices or more; the results come
-// in the same order. In place: the locations' buffers then hold the result.
-std::vector<Location> all_reduce(Emission& e, TensorId tensor, std::span<const Location> locations,
-                                 Bytes bytes, InPlace in_place);
+// in the same order. In place: the locations' buffers then hold the result. `moved`: over their
+// devices.
+std::vector<Location> all_reduce(Emission& e, const Reduced& reduced,
+                                 std::span<const Location> locations, const Moved& moved);
 
 // A task that adds `operands` values of `bytes` on a device, to which nothing is contributed yet.
 // `of`: who made them, and whether they are means.

@@ -23,6 +23,7 @@ struct Transfer {
   // The value that is sent is an addend; one of a mean is multiplied by its weight.
   bool weighted = false;
   double weight = 1;
+  cost::Compression compression = {};  // a cast: `bytes` are then those of the value as it is
 };
 
 // Emits it. The result is where it arrives: in a buffer of its own, if it has bytes there.

@@ -15,11 +15,13 @@ std::uint32_t tag(const Instruction& instruction) { return instruction.task.valu
 }  // namespace
 
 Exchange::Exchange(const Job& job, const Program& program, comm::Transport& transport,
-                   IdVector<SlotId, at::Tensor>& values, const Options& options)
+                   IdVector<SlotId, at::Tensor>& values, CompressionState& compression,
+                   const Options& options)
     : graph_(*job.problem->graph),
       program_(program),
       transport_(transport),
       values_(values),
+      compression_(compression),
       options_(options) {}
 
 void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& given) {
@@ -31,7 +33,11 @@ void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& give
       // this kind of device (runtime/gpu/saved_results.h).
       const at::ScalarType type =
           scalar_type(graph_.tensor(instruction.tensor).dtype, options_.floats);
-      return transport_.send(given[0].to(type).contiguous(), instruction.peer, tag(instruction));
+      at::Tensor value = given[0].to(type);
+      if (!instruction.compressed.empty()) {
+        value = cast(instruction.compressed[0], value, compression_);
+      }
+      return transport_.send(value.contiguous(), instruction.peer, tag(instruction));
     }
     case Action::kSendRows:
       return transport_.send(pack_rows(given[0], instruction.rows), instruction.peer,
@@ -68,8 +74,18 @@ void Exchange::receive(const Instruction& instruction) {
   // A new parameter comes where the old one is.
   at::Tensor value =
       instruction.resident ? slot : empty(instruction.tensor, instruction.samples, options_.device);
-  transport_.receive(value, instruction.peer, tag(instruction));
+  receive_value(instruction, value);
   slot = value;
+}
+
+void Exchange::receive_value(const Instruction& instruction, at::Tensor& value) {
+  if (instruction.compressed.empty()) {
+    return transport_.receive(value, instruction.peer, tag(instruction));
+  }
+  const at::ScalarType type = cast_type(instruction.compressed[0].compression.compressor);
+  at::Tensor arrived = at::empty(value.sizes(), value.options().dtype(type));
+  transport_.receive(arrived, instruction.peer, tag(instruction));
+  value.copy_(arrived);
 }
 
 // Others may read and write other rows of what stays meanwhile: its slot is left as it is.
@@ -79,7 +95,7 @@ void Exchange::receive_part(const Instruction& instruction, at::Tensor& slot) {
     std::vector<std::int64_t> sizes = part.sizes().vec();
     sizes[0] = instruction.rows;
     part = at::empty(sizes, part.options().device(options_.device));
-    transport_.receive(part, instruction.peer, tag(instruction));
+    receive_value(instruction, part);
     slot = part;
     return;
   }
@@ -98,38 +114,70 @@ void Exchange::receive_rows(const Instruction& instruction) {
   values_[instruction.slots[0]] = packed;
 }
 
-void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given) {
-  if (given.size() == 1) {
-    at::Tensor value = given[0].contiguous();
-    if (!instruction.in_place && value.is_same(given[0])) value = value.clone();
-    transport_.all_reduce(value, instruction.set);
-    values_[instruction.slots[0]] = value;
-    return;
-  }
-  // Side by side in one buffer, one a type of element.
+namespace {
+
+std::vector<at::ScalarType> types_of(const std::vector<at::Tensor>& values) {
   std::vector<at::ScalarType> types;
-  for (const at::Tensor& value : given) {
-    if (std::find(types.begin(), types.end(), value.scalar_type()) == types.end()) {
+  for (const at::Tensor& value : values) {
+    if (std::ranges::find(types, value.scalar_type()) == types.end()) {
       types.push_back(value.scalar_type());
     }
   }
-  for (at::ScalarType type : types) {
+  return types;
+}
+
+}  // namespace
+
+// The sums over a set; values of one type side by side in one buffer. A single one's memory may be
+// taken if `in_place`.
+std::vector<at::Tensor> Exchange::add_up(const std::vector<at::Tensor>& values, std::uint32_t set,
+                                         bool in_place) {
+  if (values.size() == 1) {
+    at::Tensor value = values[0].contiguous();
+    if (!in_place && value.is_same(values[0])) value = value.clone();
+    transport_.all_reduce(value, set);
+    return {value};
+  }
+  std::vector<at::Tensor> sums(values.size());
+  for (at::ScalarType type : types_of(values)) {
     std::vector<at::Tensor> flat;
-    for (const at::Tensor& value : given) {
+    for (const at::Tensor& value : values) {
       if (value.scalar_type() == type) flat.push_back(value.reshape({-1}));
     }
     at::Tensor fused = at::cat(flat);
-    transport_.all_reduce(fused, instruction.set);
+    transport_.all_reduce(fused, set);
     std::int64_t at = 0;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      if (given[i].scalar_type() != type) continue;
-      at::Tensor part = fused.narrow(0, at, given[i].numel()).view(given[i].sizes());
-      at += given[i].numel();
-      const SlotId slot = instruction.slots[i];
-      // What stays must not keep the whole buffer alive.
-      const bool stays = program_.slots[slot].kind == Slot::Kind::kResident;
-      values_[slot] = stays ? part.clone() : part;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i].scalar_type() != type) continue;
+      sums[i] = fused.narrow(0, at, values[i].numel()).view(values[i].sizes());
+      at += values[i].numel();
     }
+  }
+  return sums;
+}
+
+void Exchange::all_reduce(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  if (!instruction.compressed.empty()) return all_reduce_compressed(instruction, given);
+  const std::vector<at::Tensor> sums = add_up(given, instruction.set, instruction.in_place);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const SlotId slot = instruction.slots[i];
+    // What stays must not keep the whole buffer alive.
+    const bool stays = program_.slots[slot].kind == Slot::Kind::kResident && given.size() > 1;
+    values_[slot] = stays ? sums[i].clone() : sums[i];
+  }
+}
+
+// Gradients alone, none of which stays.
+void Exchange::all_reduce_compressed(const Instruction& instruction,
+                                     std::vector<at::Tensor>& given) {
+  CompressedSums forms(instruction, given, compression_);
+  const std::vector<at::Tensor> sums = add_up(forms.first(), instruction.set, true);
+  std::vector<at::Tensor> factors = forms.second(sums);
+  if (!factors.empty()) factors = add_up(factors, instruction.set, true);
+  const std::vector<at::Tensor> whole = forms.whole(sums, factors);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    at::Tensor& slot = values_[instruction.slots[i]];
+    slot = instruction.in_place ? given[i].copy_(whole[i]) : whole[i];
   }
 }
 
@@ -173,45 +221,34 @@ struct Exchange::SideBySide {
   comm::Cuts cuts;                  // of the flat tensor, in elements
 };
 
-namespace {
-
-std::vector<at::ScalarType> types_of(const std::vector<at::Tensor>& values) {
-  std::vector<at::ScalarType> types;
-  for (const at::Tensor& value : values) {
-    if (std::ranges::find(types, value.scalar_type()) == types.end()) {
-      types.push_back(value.scalar_type());
-    }
-  }
-  return types;
-}
-
-}  // namespace
-
 // The part is what its buffer holds, and keeps nothing else alive.
 void Exchange::reduce_scatter(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  std::vector<at::Tensor> forms = given;
+  if (!instruction.compressed.empty()) {
+    forms = CompressedSums(instruction, given, compression_).first();
+  }
+  const auto store = [&](std::size_t v, const at::Tensor& part) {
+    values_[instruction.slots[v]] = part.to(given[v].scalar_type());
+  };
   if (given.size() == 1) {
-    at::Tensor value = given[0].contiguous();
+    at::Tensor value = forms[0].contiguous();
     if (!instruction.in_place && value.is_same(given[0])) value = value.clone();
     transport_.reduce_scatter(value, instruction.cuts[0], instruction.set);
-    values_[instruction.slots[0]] =
-        comm::part_of(value, instruction.cuts[0], instruction.part).clone();
-    return;
+    return store(0, comm::part_of(value, instruction.cuts[0], instruction.part).clone());
   }
-  for (at::ScalarType type : types_of(given)) {
-    const SideBySide side(instruction, given, type);
+  for (at::ScalarType type : types_of(forms)) {
+    const SideBySide side(instruction, forms, type);
     std::vector<at::Tensor> pieces;
     for (std::size_t owner = 0; owner + 1 < side.cuts.size(); ++owner) {
       for (std::size_t v : side.values) {
-        pieces.push_back(comm::part_of(given[v], instruction.cuts[v], owner).reshape({-1}));
+        pieces.push_back(comm::part_of(forms[v], instruction.cuts[v], owner).reshape({-1}));
       }
     }
     at::Tensor flat = at::cat(pieces);
     transport_.reduce_scatter(flat, side.cuts, instruction.set);
     const at::Tensor own = comm::part_of(flat, side.cuts, instruction.part).clone();
-    const std::vector<at::Tensor> parts = side.parts(own, instruction, given, instruction.part);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      values_[instruction.slots[side.values[i]]] = parts[i];
-    }
+    const std::vector<at::Tensor> parts = side.parts(own, instruction, forms, instruction.part);
+    for (std::size_t i = 0; i < parts.size(); ++i) store(side.values[i], parts[i]);
   }
 }
 

@@ -16,11 +16,11 @@ namespace heterog::runtime {
 struct LoadedJob {
   // All of them outlive it. Throws as BodyRunner does.
   LoadedJob(const Job& one_job, DeviceId device, comm::Transport& transport,
-            const WorkerOptions& options)
+            CompressionState& compression, const WorkerOptions& options)
       : job(one_job),
         program(job.programs[device]),
         slots(program.slots.size()),
-        exchange(job, program, transport, slots.value,
+        exchange(job, program, transport, slots.value, compression,
                  {.device = options.device, .floats = options.floats}),
         waits(program.instructions.size()),
         spans(options.record ? program.instructions.size() : 0) {

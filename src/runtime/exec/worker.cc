@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 class Worker::State {
  public:
   State(const Job& job, DeviceId device, comm::Transport& transport, const WorkerOptions& options)
-      : device_(device), transport_(transport), options_(options) {
+      : device_(device), transport_(transport), options_(options), compression_(options.seed) {
     const c10::DeviceGuard on_own_device(options.device);
     if (options.device.is_cpu()) {
       keep_freed_memory();
@@ -80,7 +80,7 @@ class Worker::State {
              std::binary_search(residents_.begin(), residents_.end(), slot.tensor));
     }
     const c10::DeviceGuard on_own_device(options_.device);
-    jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, options_));
+    jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, compression_, options_));
     for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
       bool& has_thread = has_thread_[static_cast<std::size_t>(queue)];
       if (has_thread || jobs_.back()->queue(queue).empty()) continue;
@@ -190,6 +190,7 @@ class Worker::State {
                                                                     : memory.buffers;
       of_role += static_cast<Bytes>(place_of(tensor).nbytes());
     }
+    memory.optimizer_state += compression_.bytes();
     return memory;
   }
 
@@ -489,6 +490,7 @@ class Worker::State {
   const DeviceId device_;
   comm::Transport& transport_;
   const WorkerOptions options_;
+  CompressionState compression_;
   std::vector<TensorId> residents_;
   std::vector<SlotId>
       old_versions_;  // of residents, which nobody updates (runtime/program/faults.h)

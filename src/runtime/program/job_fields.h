@@ -36,14 +36,20 @@ void visit_members(T& step, const Visit& visit) {
   visit(kind, in_place, op, tensor, slot, begin, end, rows, ops, replaced, capture, cut, factor, in,
         out, dead);
 }
+template <Maybe<CompressedValue> T, class Visit>
+void visit_members(T& value, const Visit& visit) {
+  auto& [tensor, first_row, compression] = value;
+  auto& [compressor, rank, feedback] = compression;
+  visit(tensor, first_row, compressor, rank, feedback);
+}
 template <Maybe<Instruction> T, class Visit>
 void visit_members(T& instruction, const Visit& visit) {
   auto& [task, queue, action, in_place, peer, set, cuts, part, tensor, samples, rows, first_row,
-         packed, own, own_is_packed, resident, body, registers, values, slots, waits_for, wakes,
-         reads, drops] = instruction;
+         packed, own, own_is_packed, resident, compressed, body, registers, values, slots,
+         waits_for, wakes, reads, drops] = instruction;
   visit(task, queue, action, in_place, peer, set, cuts, part, tensor, samples, rows, first_row,
-        packed, own, own_is_packed, resident, body, registers, values, slots, waits_for, wakes,
-        reads, drops);
+        packed, own, own_is_packed, resident, compressed, body, registers, values, slots, waits_for,
+        wakes, reads, drops);
 }
 template <Maybe<Slot> T, class Visit>
 void visit_members(T& slot, const Visit& visit) {

@@ -260,6 +260,18 @@ class JobBuilder {
     }
     if (carried.weighted) value = body.scale(value, given.weight);
     instruction.values = {value};
+    note_compressed(instruction);
+  }
+
+  // Of a part that one of several servers has, from which row on.
+  void note_compressed(Instruction& instruction) const {
+    const TaskId task = instruction.task;
+    if (!plan_.is_compressed(task)) return;
+    const bool is_part = plan_.encoding_of(task) == Encoding::kPart;
+    const std::int64_t first_row = is_part ? plan_.contributions_to(task).front().begin : 0;
+    for (const Carried& one : plan_.carried_by(task)) {
+      instruction.compressed.push_back({one.tensor, first_row, one.compression});
+    }
   }
 
   void receive(Program& program, Instruction& instruction, BodyBuilder&) {
@@ -268,6 +280,7 @@ class JobBuilder {
     instruction.peer = plan_.peer[task];
     instruction.action = Action::kReceive;
     instruction.samples = plan_.end[task] - plan_.begin[task];
+    note_compressed(instruction);
     const Contribution& given = plan_.contributions_to(task).front();
     if (given.encoding == Encoding::kPart) {
       instruction.first_row = given.begin;
@@ -353,9 +366,11 @@ class JobBuilder {
         static_cast<std::size_t>(std::ranges::find(members, program.device) - members.begin());
     BufferId own_result;
     for (BufferId buffer : plan_.allocates[task]) {
-      if (plan_.buffers[buffer].device == program.device) own_result = buffer;
+      const compiler::Plan::Buffer& one = plan_.buffers[buffer];
+      if (one.device == program.device && !one.is_scratch) own_result = buffer;
     }
     instruction.in_place = !own_result.valid();
+    note_compressed(instruction);
     for (const Carried& carried : plan_.carried_by(task)) {
       const double weight = carried.weighted ? given[index].weight : 1.0;
       if (plan_.kind[task] == TaskKind::kAllGather && given.front().encoding == Encoding::kDense) {

@@ -93,6 +93,14 @@ enum class Action : std::uint8_t {
                    // whole, added to `values[0]`, into `slots[0]`
 };
 
+// How a gradient among an instruction's values travels. Of one that is cut into rows by servers,
+// the first of these: each cut is compressed by itself.
+struct CompressedValue {
+  TensorId tensor;
+  std::int64_t first_row = 0;
+  cost::Compression compression = {};
+};
+
 struct Instruction {
   TaskId task;
   Queue queue = Queue::kCompute;
@@ -114,6 +122,8 @@ struct Instruction {
   std::int64_t own = 0;        // kAddRows: which of the packed ones are this device's own
   bool own_is_packed = false;  // kAddRows: they are among them, and replaced
   bool resident = false;       // kReceive, kAllGather: into the memory of what stays
+  // kSend, kReceive, kAllReduce, kReduceScatter: parallel to the values, or empty: none is.
+  std::vector<CompressedValue> compressed;
   std::vector<BodyStep> body;
   std::uint32_t registers = 0;  // of the body
   std::vector<Register> values;
