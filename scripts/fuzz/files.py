@@ -366,6 +366,7 @@ def make_base(program: str, base: Path) -> None:
     run(f"plan {problem} --batch 8 --planner ev-ar --out {base}/plan.json")
     run(f"plan {problem} --batch 8 --planner random --evaluations 20 --out {base}/plan2.json")
     run(f"plan {problem} --batch 8 --planner ev-ar:state=by-memory --out {base}/plan3.json")
+    run(f"plan {problem} --batch 8 --planner ev-ar --compress powersgd:rank=1 --out {base}/plan4.json")
     run(f"profile --graph {TINY} --slices 1,4 --repeat 1 --force --out {base}/profile.json")
     run(f"run {problem} --plan {base}/plan.json --steps 2 --in-threads "
         f"--trace {base}/trace --checkpoint {base}/run.safetensors")
@@ -409,7 +410,7 @@ def kinds(base: Path) -> list[Kind]:
         Kind("links", [base / "clusters/links.json"], damage_text,
              [planned.replace("{cluster}", "{folder}/clusters/office.json")],
              "clusters/links.json", base / "clusters"),
-        Kind("plan", [base / "plan.json", base / "plan2.json", base / "plan3.json"], damage_text, [
+        Kind("plan", [base / f"plan{number}.json" for number in ("", 2, 3, 4)], damage_text, [
             f"simulate {problem} --plan {{file}} --check",
             f"explain {problem} --plan {{file}}",
             f"diff {problem} {base}/plan.json {{file}}",

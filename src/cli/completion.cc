@@ -58,6 +58,9 @@ Words words_of(const std::string& verb, const std::string& option) {
     return names;
   }
   if (option == "--collectives") return {"per-device", "serial"};
+  if (option == "--compress") {
+    return {"fp16", "fp16,feedback", "bf16", "bf16,feedback", "powersgd:rank=2"};
+  }
   if (option == "--log-level") return {"error", "warn", "info", "debug"};
   if (option == "--dtype") return {"float64", "float32"};
   if (option == "--devices") return {"cpu", "plan"};

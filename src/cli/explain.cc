@@ -12,6 +12,7 @@
 #include "explain/explanation.h"
 #include "explain/explanation_json.h"
 #include "explain/explanation_text.h"
+#include "explain/gradients.h"
 #include "oracle/simulated_oracle.h"
 
 namespace heterog::cli {
@@ -44,12 +45,16 @@ int run_explain(const ExplainOptions& options, const Caller& caller) {
                         {"order", decide::order_policy_name(decide::dispatch_order(strategy))}};
     json.update(explain::explanation_json(problem, loaded.simulated, explanation));
     json["decisions"] = explain::decisions_json(problem, strategy);
+    if (problem.compression.any()) {
+      json["compression"] = cost::compression_text(problem.compression);
+    }
     json.update(devices_used_json(problem, used));
     print_json(caller, json);
   } else {
-    print(caller, "{} on {}, batch {}, plan of {}, order {}: step {}{}\n{}{}",
+    print(caller, "{} on {}, batch {}, plan of {}, order {}{}: step {}{}\n{}{}",
           problem.graph->name(), problem.cluster->name(), problem.batch, loaded.record.planner,
           decide::order_policy_name(decide::dispatch_order(strategy)),
+          explain::compression_words(problem),
           explain::step_text(problem.batch, loaded.simulated.result.step),
           loaded.simulated.result.feasible() ? "" : ", does not fit in memory",
           devices_used_text(problem, loaded.simulated, used),

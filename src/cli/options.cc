@@ -59,6 +59,14 @@ void add_batch(CLI::App& verb, ProblemOptions& options) {
       ->required();
 }
 
+void add_compress(CLI::App& verb, ProblemOptions& options) {
+  verb.add_option("--compress", options.compress,
+                  "Compress gradients on their way, which changes the training: fp16, bf16 or "
+                  "powersgd[:rank=R] (rank 2), the first two also with ,feedback behind it: what "
+                  "is lost is added to the next gradient, as powersgd always does")
+      ->default_str("none");
+}
+
 void add_accumulate(CLI::App& verb, std::int64_t& micro_batches) {
   add_integer(verb, "--accumulate", micro_batches, {1, graph::kMaxSamples},
               "Accumulate gradients over so many micro-batches, one after the other");

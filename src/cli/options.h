@@ -91,6 +91,8 @@ void add_graph_and_cluster(CLI::App& verb, ProblemOptions& options);
 // "--graph G --cluster C", and what else was given of the problem, for commands that can be copied.
 std::string problem_words(const ProblemOptions& options);
 void add_batch(CLI::App& verb, ProblemOptions& options);
+// Of verbs that plan; a plan file says it of itself.
+void add_compress(CLI::App& verb, ProblemOptions& options);
 void add_accumulate(CLI::App& verb, std::int64_t& micro_batches);
 // Adds a batch for verbs that take a plan file. The file has one; the option only says it again.
 void add_batch_of_plan(CLI::App& verb, ProblemOptions& options);

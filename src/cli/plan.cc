@@ -289,6 +289,8 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
            "--for: given beside {}, which changes plans so that no engine can say them",
            options.accumulate > 1 ? "--accumulate" : "--order-rounds");
   check_from(options);
+  VALIDATE(!for_engine || options.problem.compress.empty(),
+           "--compress: given beside --for, whose engines compress by hooks of their own");
   VALIDATE(!for_engine || !options.hidden.costs,
            "--hidden: given beside --for, whose searches know the costs");
   VALIDATE(options.order_rounds == 0 || options.accumulate == 1,
@@ -386,6 +388,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   CLI::App& verb = *app.add_subcommand("plan", "Finds a plan for a model on a cluster");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
+  add_compress(verb, options->problem);
   verb.add_option("--out", options->out, "Plan file to write")->required();
   verb.add_option("--policy", options->policy,
                   "Checkpoint of --planner policy (default: the shipped one)");

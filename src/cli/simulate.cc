@@ -13,6 +13,7 @@
 #include "compiler/check/check_bytes.h"
 #include "compiler/plan_text.h"
 #include "decide/micro_batches.h"
+#include "explain/gradients.h"
 #include "explain/simulation.h"
 #include "sim/check_timeline.h"
 
@@ -72,10 +73,10 @@ int run_simulate(const SimulateOptions& options, const Caller& caller) {
     if (options.check) json["checked"] = true;
     print_json(caller, json);
   } else {
-    print(caller, "{} on {}, batch {}, plan of {}, order {}\n{}", problem->graph->name(),
+    print(caller, "{} on {}, batch {}, plan of {}, order {}{}\n{}", problem->graph->name(),
           problem->cluster->name(), problem->batch, record.planner,
           decide::order_policy_name(decide::dispatch_order(record.strategy)),
-          explain::simulation_text(*problem, simulated));
+          explain::compression_words(*problem), explain::simulation_text(*problem, simulated));
     if (options.check)
       print(caller,
             "\nchecked: a schedule of the plan, memory and links add up, bytes as the strategy "

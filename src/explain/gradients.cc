@@ -67,7 +67,16 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
     text += fmt::format("{}{} stay where they are made", text.empty() ? "" : "; ",
                         bytes_text(still.bytes));
   }
+  if (problem.compression.any()) {
+    text += fmt::format("; compressed by {}, which is lossy",
+                        cost::compression_text(problem.compression));
+  }
   return text;
+}
+
+std::string compression_words(const cost::Problem& problem) {
+  if (!problem.compression.any()) return "";
+  return ", gradients compressed by " + cost::compression_text(problem.compression);
 }
 
 }  // namespace heterog::explain

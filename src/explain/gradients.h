@@ -12,4 +12,7 @@ namespace heterog::explain {
 // MB stay where they are made": bytes of parameters, the most first.
 std::string gradients_text(const cost::Problem& problem, const decide::Strategy& strategy);
 
+// ", gradients compressed by fp16", or nothing.
+std::string compression_words(const cost::Problem& problem);
+
 }  // namespace heterog::explain

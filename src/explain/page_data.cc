@@ -9,6 +9,7 @@
 
 #include "compiler/plan_text.h"
 #include "explain/decision_text.h"
+#include "explain/gradients.h"
 #include "explain/names.h"
 #include "explain/path_lines.h"
 #include "sim/memory.h"
@@ -256,7 +257,7 @@ OrderedJson planners_data(const std::vector<PlannerRow>& rows) {
 
 OrderedJson plan_data(const cost::Problem& problem, DrawnPlan drawn) {
   OrderedJson json = {{"name", drawn.name},
-                      {"planner", drawn.planner},
+                      {"planner", drawn.planner + compression_words(problem)},
                       {"order", decide::order_policy_name(dispatch_order(drawn.strategy))},
                       {"step", drawn.simulated.result.step},
                       {"feasible", drawn.simulated.result.feasible()}};

@@ -14,6 +14,7 @@
 #include "explain/amounts.h"
 #include "explain/decision_text.h"
 #include "explain/explanation.h"
+#include "explain/gradients.h"
 #include "explain/names.h"
 #include "explain/table.h"
 #include "sim/critical_path.h"
@@ -154,10 +155,10 @@ std::string signed_gigabytes(Bytes bytes) {
 std::string Diff::text() const {
   const sim::SimResult &a = a_.simulated.result, &b = b_.simulated.result;
   const auto heading = [](const ComparedPlan& plan) {
-    return fmt::format("{} (by {}): step {}, order {}, buckets of {}{}", plan.name, plan.planner,
+    return fmt::format("{} (by {}): step {}, order {}, buckets of {}{}{}", plan.name, plan.planner,
                        milliseconds_text(to_seconds(plan.simulated.result.step)),
                        decide::order_policy_name(decide::dispatch_order(plan.strategy)),
-                       bytes_text(plan.strategy.bucket_bytes),
+                       bytes_text(plan.strategy.bucket_bytes), compression_words(plan.problem),
                        plan.simulated.result.feasible() ? "" : ", does not fit in memory");
   };
   std::string text = fmt::format(
@@ -225,13 +226,17 @@ std::string Diff::text() const {
 
 OrderedJson Diff::json() const {
   const sim::SimResult &a = a_.simulated.result, &b = b_.simulated.result;
-  const auto side = [](const ComparedPlan& plan) -> OrderedJson {
-    return {{"plan", plan.name},
-            {"planner", plan.planner},
-            {"step_seconds", to_seconds(plan.simulated.result.step)},
-            {"feasible", plan.simulated.result.feasible()},
-            {"order", decide::order_policy_name(decide::dispatch_order(plan.strategy))},
-            {"bucket_bytes", plan.strategy.bucket_bytes}};
+  const auto side = [](const ComparedPlan& plan) {
+    OrderedJson one = {{"plan", plan.name},
+                       {"planner", plan.planner},
+                       {"step_seconds", to_seconds(plan.simulated.result.step)},
+                       {"feasible", plan.simulated.result.feasible()},
+                       {"order", decide::order_policy_name(decide::dispatch_order(plan.strategy))},
+                       {"bucket_bytes", plan.strategy.bucket_bytes}};
+    if (plan.problem.compression.any()) {
+      one["compression"] = cost::compression_text(plan.problem.compression);
+    }
+    return one;
   };
   OrderedJson json = {{"graph", problem_.graph->name()},
                       {"cluster", problem_.cluster->name()},

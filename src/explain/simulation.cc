@@ -64,6 +64,9 @@ OrderedJson simulation_json(const cost::Problem& problem, const sim::Simulated& 
   json["samples_per_second"] = samples_per_second(problem.batch, simulated.result.step);
   json["feasible"] = result.feasible();
   json["tasks"] = simulated.plan.task_count();
+  if (problem.compression.any()) {
+    json["compression"] = cost::compression_text(problem.compression);
+  }
   const auto peaks = sim::memory_peaks(problem, simulated.plan, result);
   const auto work = work_shares(problem, simulated.plan);
   json["devices"] = OrderedJson::array();

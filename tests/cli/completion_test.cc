@@ -93,6 +93,11 @@ TEST_F(CompletionTest, OffersNothingThatIsRefused) {
   for (const std::string& level : offered({"simulate", "--log-level", ""})) {
     EXPECT_EQ(run("simulate " + with_plan + "--log-level " + level).code, 0) << level;
   }
+  for (const std::string& word : offered({"plan", "--compress", ""})) {
+    const std::string planned =
+        "plan " + files + "--batch 8 --planner ev-ar --out " + path("p") + " --compress " + word;
+    EXPECT_EQ(run(planned).code, 0) << word;
+  }
   const std::string help = run("run --help").out;
   for (const std::string& name : offered({"run", "--transport", ""})) {
     EXPECT_THAT(help, testing::HasSubstr(name));

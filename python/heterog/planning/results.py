@@ -121,6 +121,7 @@ class Simulation(Result):
     links: tuple[LinkUse, ...] = field(repr=False)
     reason: Missing | None = None  # if it does not fit
     checked: bool = False  # simulate(check=True) has proved it
+    compression: str | None = None  # of gradients, if they are
 
     def rows(self) -> list[dict[str, Any]]:
         """The devices."""
@@ -401,6 +402,7 @@ class Verification(Result):
     worst: tuple[Difference, ...]
     batch_norms_per_slice: int
     random_by_counter: int
+    compression: str | None = None  # of gradients, if the plan compresses them: then it may differ
 
     def rows(self) -> list[dict[str, Any]]:
         """The worst differences."""

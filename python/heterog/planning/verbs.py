@@ -46,6 +46,7 @@ def plan(
     order_rounds: int | None = None,
     profiles: Profiles = (),
     collectives: str | None = None,
+    compress: str | None = None,
     seed: int | None = None,
     threads: int | None = None,
     out: FilePath | None = None,
@@ -71,6 +72,8 @@ def plan(
     order_rounds  improve the order of what the planner found, in so many rounds
     profiles      measured costs (`heterog profile`), one file a type of device
     collectives   "per-device": all-reduces of disjoint devices may overlap; "serial": none may
+    compress      compress gradients on their way, which changes the training (docs/compression.md):
+                  "fp16", "bf16", either with ",feedback" behind it, or "powersgd:rank=R"
     seed          of everything random
     threads       that simulate plans; the result does not depend on it
     out           also writes the plan file here
@@ -91,6 +94,7 @@ def plan(
             policy=policy,
             accumulate=accumulate,
             order_rounds=order_rounds,
+            compress=compress,
             seed=seed,
             threads=threads,
             trace=trace,
@@ -168,6 +172,7 @@ def compare(
     evaluations: int | None = None,
     profiles: Profiles = (),
     collectives: str | None = None,
+    compress: str | None = None,
     seed: int | None = None,
     threads: int | None = None,
 ) -> Comparison:
@@ -188,6 +193,7 @@ def compare(
         policy=policy,
         budget=budget,
         evaluations=evaluations,
+        compress=compress,
         seed=seed,
         threads=threads,
     )
@@ -250,6 +256,8 @@ def verify(
     dtype: str | None = None,
     devices: str | None = None,
     tolerance: float | None = None,
+    lossy: bool = False,
+    compress: str | None = None,
     profiles: Profiles = (),
     collectives: str | None = None,
     seed: int | None = None,
@@ -265,6 +273,9 @@ def verify(
     dtype         "float64", or "float32": the graph's own types
     devices       "cpu": all ranks on the CPU; "plan": each on the kind of device that the plan names
     tolerance     the largest relative difference; 1e-10 in float64 and 1e-4 in float32 if None
+    lossy         of a plan that compresses gradients: accept that it differs, with `tolerance` up to
+                  that
+    compress      with `planner`: as of plan()
 
     The other arguments are those of plan(). Ranks are threads of this process. Raises RunFailed if
     anything differs by more; its `result` says what.
@@ -281,6 +292,8 @@ def verify(
         dtype=dtype,
         devices=devices,
         tolerance=tolerance,
+        lossy=lossy,
+        compress=compress,
         seed=seed,
         threads=threads,
     )

@@ -89,6 +89,7 @@ OrderedJson settings_json(const CasesOptions& options) {
                       {"policy", options.policy}};
   if (options.budget.evaluations) json["evaluations"] = *options.budget.evaluations;
   if (options.budget.seconds) json["budget_seconds"] = *options.budget.seconds;
+  if (!options.problem.compress.empty()) json["compress"] = options.problem.compress;
   if (options.hidden.costs) json["hidden"] = options.hidden.text;
   if (options.seconds_each) json["seconds_each"] = *options.seconds_each;
   return json;

@@ -129,6 +129,7 @@ int run_compare(const CasesOptions& options, const Caller& caller) {
 void add_problem(CLI::App& verb, CasesOptions& options) {
   add_graph_and_cluster(verb, options.problem);
   add_batch(verb, options.problem);
+  add_compress(verb, options.problem);
   auto* cases = verb.add_option(
       "--cases", options.cases,
       "In place of --graph, --cluster and --batch: a file with a line a problem, as \"vgg19 "

@@ -267,6 +267,10 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   expect_writable(options.out);
   if (!options.schedule_csv.empty()) expect_writable(options.schedule_csv);
   const LoadedPlan loaded = load_plan(options.plan, options.problem);
+  VALIDATE(!loaded.problem->compression.any(),
+           "{}: compression: {}, which is not handed over: engines compress by hooks of their own; "
+           "plan without --compress",
+           printable(options.plan, 400), cost::compression_text(loaded.problem->compression));
   if (options.to == "ddp" || options.to == "fsdp2") {
     return hand_over_shares(options, loaded, caller);
   }

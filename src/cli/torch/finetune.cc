@@ -181,6 +181,7 @@ void add_finetune(CLI::App& app, Action& chosen) {
   verb.add_flag("--gpu", options->gpu, "Make forward and backward passes on a GPU");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
+  add_compress(verb, options->problem);
   verb.add_option("--out", options->out, "Checkpoint to write")->required();
   auto* plan = verb.add_option("--plan", options->plan, "Also write the best plan");
   verb.add_option("--trace", options->trace, "Also write a Chrome trace of that plan")->needs(plan);

@@ -21,6 +21,7 @@
 #include "cli/verbs.h"
 #include "cluster/cluster_io.h"
 #include "cost/profile_io.h"
+#include "explain/gradients.h"
 #include "launch/rank_device.h"
 #include "measure/drift.h"
 #include "measure/memory_drift.h"
@@ -109,9 +110,9 @@ class Printer {
              {"ranks_are", how},
              {"steps", OrderedJson::array()}};
     if (options.json) return;
-    print(caller, "{} on {}, batch {}, plan of {}: {} ranks, {}\n", problem.graph->name(),
+    print(caller, "{} on {}, batch {}, plan of {}{}: {} ranks, {}\n", problem.graph->name(),
           problem.cluster->name(), problem.batch, loaded.record.planner,
-          problem.cluster->place_count(), how);
+          explain::compression_words(problem), problem.cluster->place_count(), how);
     std::fflush(stdout);
   }
 

@@ -341,6 +341,7 @@ void add_tune(CLI::App& app, Action& chosen) {
       "tune", "Plans, runs the plan, fits costs to what it took, and plans again");
   add_graph_and_cluster(verb, options->problem);
   add_batch(verb, options->problem);
+  add_compress(verb, options->problem);
   verb.add_option("--out", options->out,
                   "Plan file to write: the one whose step was measured to be the shortest");
   verb.add_option("--profile-out", options->profile_out,

@@ -42,6 +42,7 @@ struct VerifyOptions {
   std::string devices = "cpu";
   bool tf32 = false;
   double tolerance = 0;
+  bool lossy = false;
   std::string broken;
   ProcessOptions ranks;
 };
@@ -131,8 +132,9 @@ std::string exceptions_text(const runtime::ReferenceStep::Exceptions& exceptions
   return text;
 }
 
-OrderedJson verification_json(const runtime::Verification& verification, double tolerance) {
-  OrderedJson json = {{"passed", verification.worst_relative() <= tolerance},
+OrderedJson verification_json(const runtime::Verification& verification, double tolerance,
+                              bool passed) {
+  OrderedJson json = {{"passed", passed},
                       {"tolerance", tolerance},
                       {"compared", verification.compared},
                       {"batch_norms_per_slice", verification.exceptions.batch_norms},
@@ -198,13 +200,41 @@ std::string whose(const runtime::Difference& difference, const cluster::Cluster&
   return comm::rank_text(DeviceId(static_cast<std::size_t>(at - names.begin())), names) + ": ";
 }
 
+const runtime::Difference& worst_of(const runtime::Verification& verification) {
+  return *std::ranges::max_element(verification.worst, {}, &runtime::Difference::relative);
+}
+
+// Whether compression is taken for the reason that the plan differs: by as much as it likes, or as
+// --tolerance says, but not without end.
+bool is_lossy(const VerifyOptions& options, const Verified& verified,
+              const runtime::Verification& verification) {
+  if (!options.lossy || !verified.problem->compression.any()) return false;
+  const double worst = verification.worst_relative();
+  return std::isfinite(worst) && (options.tolerance == 0 || worst <= options.tolerance);
+}
+
+std::string lossy_text(const Verified& verified, const runtime::Verification& verification) {
+  const runtime::Difference& worst = worst_of(verification);
+  return fmt::format(
+      "not the same as one device: gradients are compressed by {}; {} '{}' is off by "
+      "{:.1e} after step {}\n",
+      cost::compression_text(verified.problem->compression), worst.kind, worst.tensor,
+      worst.relative, worst.step);
+}
+
 // Exit code 4 if anything differs by more than the tolerance. `how` the ranks ran.
 int judge(const VerifyOptions& options, const Verified& verified,
           const runtime::Verification& verification, const std::string& how, const Caller& caller) {
   const double tolerance = tolerance_of(options, verified.problem->graph->tf32());
+  const bool same = verification.worst_relative() <= tolerance;
+  const bool lossy = !same && is_lossy(options, verified, verification);
   if (options.common.json) {
-    OrderedJson json = verification_json(verification, tolerance);
+    OrderedJson json = verification_json(verification, tolerance, same || lossy);
     json["ranks_are"] = how;
+    if (verified.problem->compression.any()) {
+      json["compression"] = cost::compression_text(verified.problem->compression);
+      json["lossy"] = options.lossy;
+    }
     print_json(caller, json);
   } else {
     print(caller, "{} on {}, batch {}, plan of {}: {} steps, {}, {} values compared\n{}{}",
@@ -212,18 +242,26 @@ int judge(const VerifyOptions& options, const Verified& verified,
           verified.problem->batch, verified.planner, options.steps, how, verification.compared,
           table_text(verification), exceptions_text(verification.exceptions));
   }
-  if (verification.worst_relative() <= tolerance) {
+  if (same) {
     if (!options.common.json) print(caller, "the same as one device, to {:.0e}\n", tolerance);
     return 0;
   }
-  const runtime::Difference& worst =
-      *std::max_element(verification.worst.begin(), verification.worst.end(),
-                        [](const auto& a, const auto& b) { return a.relative < b.relative; });
-  throw Error(ErrorKind::kVerification,
-              fmt::format("{}the plan does not train as one device: {} '{}' is off by {:.1e} after "
-                          "step {}, over {:.0e}",
-                          whose(worst, *verified.problem->cluster), worst.kind, worst.tensor,
-                          worst.relative, worst.step, tolerance));
+  if (lossy) {
+    if (!options.common.json) print(caller, "{}", lossy_text(verified, verification));
+    return 0;
+  }
+  const runtime::Difference& worst = worst_of(verification);
+  const bool may_be_lossy = verified.problem->compression.any() && !options.lossy;
+  throw Error(
+      ErrorKind::kVerification,
+      fmt::format(
+          "{}the plan does not train as one device: {} '{}' is off by {:.1e} after step {}, "
+          "over {:.0e}{}",
+          whose(worst, *verified.problem->cluster), worst.kind, worst.tensor, worst.relative,
+          worst.step, tolerance,
+          may_be_lossy ? fmt::format("; it compresses gradients by {}, and --lossy accepts that",
+                                     cost::compression_text(verified.problem->compression))
+                       : ""));
 }
 
 int verify_in_threads(const VerifyOptions& options, const Caller& caller) {
@@ -295,6 +333,7 @@ void add_verify(CLI::App& app, Action& chosen) {
   verb.add_option("--plan", options->plan, "Plan file");
   verb.add_option("--planner", options->planner,
                   "Or: the plan of this planner (see `heterog planners`)");
+  add_compress(verb, options->problem);
   add_accumulate(verb, options->accumulate);
   add_integer(verb, "--at-batch", options->at_batch, kBatches,
               "Run the plan at this number of samples (default: that it was made for)");
@@ -312,6 +351,9 @@ void add_verify(CLI::App& app, Action& chosen) {
   add_number(verb, "--tolerance", options->tolerance, {1e-18, 1},
              "Largest relative difference (default: 1e-10 in float64, 1e-4 in float32, 1e-2 with "
              "--tf32)");
+  verb.add_flag("--lossy", options->lossy,
+                "Of a plan that compresses gradients: accept that it differs, and say by how much; "
+                "with --tolerance up to that");
   verb.add_option("--break", options->broken,
                   "See it fail: " + search::list_text(runtime::kFaultNames));
   add_processes(verb, options->ranks);
