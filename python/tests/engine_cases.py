@@ -137,28 +137,49 @@ def optimizer(parameters):
     return torch.optim.SGD(learnt, lr=0.5, momentum=0.9)
 
 
-def handed_over(folder, name, world, schedule, micro_batches=4, begins=None):
-    """Layers as they come, the fewest in the last stage; `begins` takes the place of where that begins."""
+def handed_over(folder, name, stages, schedule, micro_batches=4, begins=None, samples=None, **more):
+    """Layers as they come, the fewest in the last stage; `begins` takes the place of where that begins,
+    `more` that of what else the file says."""
     modules = CASES[name][1]
     first = next(i for i, module in enumerate(modules) if module.endswith(".0"))
-    cuts = [0, *(first + 2 + i for i in range(world - 1)), len(modules)]
-    stages = [
-        {"modules": modules[a:b], "begins": modules[a] if a else None}
+    cuts = [0, *(first + 2 + i for i in range(stages - 1)), len(modules)]
+    samples = samples or [BATCH // micro_batches]
+    devices = [{"name": f"box/cpu{i}", "type": "CPU"} for i in range(len(samples))]
+    parts = [
+        {"devices": devices, "modules": modules[a:b], "begins": modules[a] if a else None}
         for a, b in zip(cuts, cuts[1:], strict=False)
     ]
-    stages[-1]["begins"] = begins or stages[-1]["begins"]
+    parts[-1]["begins"] = begins or parts[-1]["begins"]
     path = f"{folder}/{name}-{schedule}-{micro_batches}.{os.getpid()}.json"
-    content = {"format": "heterog-hand-over", "version": 1, "to": "torch-pipelining", "batch": BATCH,
-               "micro_batches": micro_batches, "schedule": schedule, "stages": stages}  # fmt: skip
+    content = {"format": "heterog-hand-over", "version": 2, "to": "torch-pipelining", "batch": BATCH,
+               "micro_batches": micro_batches, "samples": samples, "schedule": schedule,
+               "stages": parts} | more  # fmt: skip
     with open(path, "w", encoding="utf-8") as file:
         json.dump(content, file)
     return path
 
 
-def whole(name):
+IGNORED = -100
+
+
+def some_ignored(target):
+    """Labels of some samples do not count, in one of them none does."""
+    target = target.clone()
+    for sample in range(BATCH):
+        target[sample, : 1 + sample % (LENGTH + 1)] = IGNORED
+    return target
+
+
+def count(target):
+    """What loss_fn() is a mean over."""
+    return (target[:, 1:] != IGNORED).sum()
+
+
+def whole(name, ignore=False):
     """Losses, and gradients and parameters by all their names, in one process."""
     model = build(name)
     inputs, target = inputs_and_target(name)
+    target = some_ignored(target) if ignore else target
     update = optimizer(model.parameters())
     losses = []
     for _ in range(STEPS):
@@ -177,10 +198,14 @@ def of_names(model, what):
     }
 
 
-def in_stages(name, path, csv=None):
-    model = build(name)
+def in_stages(name, path, csv=None, ignore=False, group=None, seed=None):
+    """`seed`: of parameters that are not those of all ranks."""
+    model = build(name) if seed is None else other(name, seed)
     inputs, target = inputs_and_target(name)
-    rank = heterog.pipeline_stage(model, path, loss_fn, inputs, schedule_csv=csv)
+    target = some_ignored(target) if ignore else target
+    rank = heterog.pipeline_stage(
+        model, path, loss_fn, inputs, schedule_csv=csv, group=group, count=count if ignore else None
+    )
     update = optimizer(rank.model.parameters())
     losses = []
     for _ in range(STEPS):
@@ -191,6 +216,23 @@ def in_stages(name, path, csv=None):
     return {"losses": losses, "gradients": gradients,
             "parameters": of_names(model, lambda p: p.detach().clone()),
             "held": sum(p.numel() for p in model.parameters())}  # fmt: skip
+
+
+def other(name, seed):
+    torch.manual_seed(seed)
+    return CASES[name][0]()
+
+
+def of_two_steps(name, path, group):
+    """Gradients of two batches that are added up, as a part of those of one."""
+    model = build(name)
+    inputs, target = inputs_and_target(name)
+    rank = heterog.pipeline_stage(model, path, loss_fn, inputs, group=group)
+    rank.step(target, **inputs)
+    once = of_names(model, lambda p: p.grad.clone())
+    rank.step(target, **inputs)
+    twice = of_names(model, lambda p: p.grad.clone())
+    return {key: float((twice[key] - 2 * once[key]).norm() / once[key].norm()) for key in once}
 
 
 def refused(folder, world):
@@ -244,3 +286,51 @@ def worker(rank, world, folder):
     found["refused"] = refused(folder, world)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
+
+
+# Two stages of two devices: micro-batches, what each replica has of one, and the order of passes.
+REPLICAS = {
+    "Schedule1F1B": (4, [1, 1]),
+    "ScheduleGPipe": (2, [3, 1]),
+    "csv": (2, [1, 3]),
+}
+# PyTorch cannot put gradients off where the result holds a parameter.
+OF_REPLICAS = [(n, s) for n in CASES for s in REPLICAS if (n, s) != ("positions", "csv")]
+ORDER = "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1W0,1I1,1W1\n"
+
+
+def of_replicas(rank, world, folder):
+    """Ranks 1 to 4 of five, each case in two stages of two devices."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.set_num_threads(1)
+    group = dist.new_group(range(1, world))
+    found = of_replicas_in(group, folder) if rank else {}
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def of_replicas_in(group, folder):
+    csv = f"{folder}/order{dist.get_rank()}.csv"
+    with open(csv, "w", encoding="utf-8") as file:
+        file.write(ORDER)
+    found = {}
+    for name, schedule in OF_REPLICAS:
+        micro_batches, samples = REPLICAS[schedule]
+        path = handed_over(folder, name, 2, schedule, micro_batches, samples=samples)
+        order = csv if schedule == "csv" else None
+        # The first of each stage's replicas has the parameters that all begin with.
+        seed = 7 if dist.get_rank(group) % 2 else None
+        found[name, schedule] = in_stages(name, path, order, group=group, seed=seed)
+    path = handed_over(folder, "llama", 2, "Schedule1F1B", 2, samples=[1, 3])
+    found["ignored"] = in_stages("llama", path, ignore=True, group=group)
+    found["twice"] = of_two_steps("gpt2", handed_over(folder, "gpt2", 2, "Schedule1F1B", 2, samples=[3, 1]), group)
+    said, says = refusals()
+    inputs, target = inputs_and_target("llama")
+    with says("ranks"):
+        path = handed_over(folder, "llama", 3, "ScheduleGPipe", 2, samples=[3, 1])
+        heterog.pipeline_stage(build("llama"), path, loss_fn, inputs, group=group)
+    path = handed_over(folder, "llama", 2, "ScheduleGPipe", 2, samples=[3, 1])
+    stage = heterog.pipeline_stage(build("llama"), path, loss_fn, inputs, group=group, count=lambda _: 0)
+    with says("count"):
+        stage.step(target, **inputs)
+    return found | {"refused": said}

@@ -8,7 +8,8 @@ PyTorch and what scripts/gpu/prepare.sh has put into out/gpu are all that it nee
 Each takes --limit seconds at most (335). --only REGEX runs the steps that it is found in. FOLDER gets steps.tsv (name, exit code, seconds, last
 line), log.txt (all that was said) and results.tgz, written anew after each step: what is there when
 the machine goes away is kept. --fake runs the same lines on CPUs, small. Ends with 0 if every step
-that there was time for did well, 1 if not, 2 on wrong usage.
+that there was time for did well, 1 if not, 2 on wrong usage: a folder without a wheel is none where
+--site holds what an earlier run has installed.
 """
 
 import argparse
@@ -42,7 +43,10 @@ class Kit:
         self.fake, self.folder = options.fake, options.kit.resolve()
         self.site = Path(options.site)
         if not list(self.folder.glob("*.whl")):
-            sys.exit(f"kit.py: {self.folder} holds no wheel: run scripts/gpu/prepare.sh first")
+            if not (self.site / "heterog").is_dir():
+                print(f"kit.py: --kit: {self.folder} holds no wheel; run scripts/gpu/prepare.sh first", file=sys.stderr)
+                sys.exit(2)
+            print(f"kit.py: {self.folder} holds no wheel: goes on with what {self.site} holds")
         # Where torch is on PYTHONPATH, and not in Python's own folder, it stays there.
         paths = [str(self.site), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {

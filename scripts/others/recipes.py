@@ -147,8 +147,6 @@ RECIPES = {
             ]),
         ],
         batch=5,
-        floats="float32",  # of its images
-        most=1e-4,
     ),
     "timm, train.py": Recipe(
         "pytorch-image-models/train.py",

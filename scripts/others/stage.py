@@ -11,7 +11,7 @@ Nothing of the script is changed. Around it:
 - What a rank draws on its own is no training of one process: each sample's transforms draw by its index,
   dropout keeps all, noise has the same numbers in each row, batch normalisation takes its running
   statistics.
-- Tensors are of float64 unless HETEROG_STAGE_FLOATS says float32.
+- Tensors are of float64 unless HETEROG_STAGE_FLOATS says float32; samples too.
 
 RESULT gets the parameters of all optimizers, as they were made and as they ended, and the shares found.
 """
@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 GPUS = int(os.environ.get("HETEROG_STAGE_GPUS", WORLD))  # that the script is told of; 0: it asks for none
@@ -60,6 +61,7 @@ def pretend_gpus() -> None:
     )
     load = torch.load
     torch.load = lambda file, map_location=None, **options: load(file, map_location="cpu", **options)
+    torch.cuda.is_current_stream_capturing = lambda: False  # optimizers of 2.11 ask the driver
     gpu = torch.device("cuda")
     torch.accelerator.is_available = lambda: True
     torch.accelerator.device_count = torch.cuda.device_count = lambda: GPUS
@@ -105,7 +107,10 @@ def take_chance_out() -> None:
     def drawn(data, index):
         torch.manual_seed(1000 + int(index))
         random.seed(1000 + int(index))
-        return data[index]
+        return tree_map_only(torch.Tensor, in_default_floats, data[index])
+
+    def in_default_floats(tensor):
+        return tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() else tensor
 
     fetcher.fetch = fetch
     F.dropout = lambda x, *_, **__: x

@@ -19,6 +19,8 @@ inline constexpr Bytes kDdpBucketBytes = Bytes{25} << 20;
 inline constexpr Bytes kHorovodBucketBytes = Bytes{16} << 20;
 inline constexpr Bytes kLargeBucketBytes = Bytes{64} << 20;
 inline constexpr Bytes kLargestBucketBytes = Bytes{256} << 20;
+// All that one layout makes: they travel once the last of them is there.
+inline constexpr Bytes kOneBucketBytes = Bytes{1} << 50;
 inline constexpr std::array<Bytes, 5> kSearchedBuckets = {0, Bytes{4} << 20, kHorovodBucketBytes,
                                                           kLargeBucketBytes, kLargestBucketBytes};
 

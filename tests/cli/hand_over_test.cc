@@ -39,7 +39,8 @@ TEST_F(HandOver, StagesHaveEveryModuleOnceAndFollowOneAnother) {
   std::set<std::string> modules;
   std::set<std::string> devices;
   for (const auto& stage : found["stages"]) {
-    devices.insert(stage["device"]);
+    ASSERT_EQ(stage["devices"].size(), 1u);
+    devices.insert(stage["devices"][0]["name"]);
     EXPECT_EQ(stage["begins"].is_null(), &stage == &found["stages"][0]);
     for (const auto& name : stage["modules"]) {
       EXPECT_TRUE(modules.insert(name).second) << name << " is in two stages";
@@ -48,6 +49,32 @@ TEST_F(HandOver, StagesHaveEveryModuleOnceAndFollowOneAnother) {
   EXPECT_EQ(devices.size(), found["stages"].size());
   EXPECT_TRUE(modules.contains("bert.encoder.layer.1"));
   EXPECT_GT(found["step_seconds"].get<double>(), 0);
+}
+
+// Stages of as many devices each stay so; of different numbers, there is a stage a device.
+TEST_F(HandOver, StagesOfAsManyDevicesAreReplicas) {
+  const std::string on =
+      " --graph models/resnet50.json.gz --cluster configs/clusters/heterog-4gpu.json ";
+  const auto rounded = [&](const std::string& planner, const std::string& to) {
+    const Finished planned =
+        run("plan" + on + "--batch 32 --planner " + planner + " --out " + path("plan.json"));
+    EXPECT_EQ(planned.code, 0) << planned.err;
+    return run("hand-over" + on + "--plan " + path("plan.json") + " --to " + to + " --json --out " +
+               path("out"));
+  };
+  const Finished done = rounded("spp:stages=2,micro_batches=4", "torch-pipelining");
+  ASSERT_EQ(done.code, 0) << done.err;
+  const auto found = json(done);
+  ASSERT_EQ(found["stages"].size(), 2u);
+  EXPECT_EQ(found["stages"][0]["devices"].size(), 2u);
+  EXPECT_EQ(found["stages"][1]["devices"].size(), 2u);
+  EXPECT_EQ(found["samples"].size(), 2u);
+  EXPECT_EQ(found["samples"][0].get<int>() + found["samples"][1].get<int>(), 8);
+  EXPECT_THAT(found["changes"].dump(), Not(HasSubstr("a stage is on one device")));
+  const Finished engine = rounded("spp:stages=3,micro_batches=4", "torch-pipelining");
+  ASSERT_EQ(engine.code, 0) << engine.err;
+  EXPECT_EQ(json(engine)["stages"].size(), 4u);
+  EXPECT_THAT(json(engine)["changes"].dump(), HasSubstr("a stage is on one device"));
 }
 
 // What is planned for an engine loses nothing on its way there.

@@ -1,5 +1,6 @@
 """A rank of torch.distributed.pipelining, from the user's model and what was handed over."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,20 +14,21 @@ from torch.utils import _pytree as pytree
 from heterog.base.errors import InputError
 from heterog.base.given import FilePath
 from heterog.engines.handed_over import HandedOver, read_handed_over
+from heterog.engines.replicas import Place, begin_alike, global_rank, own_rows, sum_across, take_place
 from heterog.engines.stage_module import StageModule
+from heterog.engines.weighed_loss import WeighedLoss
 
 
 @dataclass
 class SharedParameters:
     """Parameters that the same stages hold: their gradients are summed after each step.
 
-    The stages send to each other in the group of the pipeline. A group of their own would need all
-    processes of the job to make the same groups in the same order.
+    The stages of a replica send to each other in the group that they have already.
     """
 
     names: list[str]  # on this rank
     ranks: list[int]  # of those stages, in the whole job
-    group: Any  # of the pipeline
+    group: Any  # of the replica's stages
 
     def sum_gradients(self, model: nn.Module) -> None:
         """Of what has a gradient anywhere; all of these ranks then have the sum, in the same bits."""
@@ -74,6 +76,9 @@ class PipelineStage:
     stage: pipelining.PipelineStage
     schedule: Any
     _handed: HandedOver = field(repr=False)
+    _place: Place = field(repr=False)
+    _group: Any = field(repr=False)
+    _loss: WeighedLoss = field(repr=False)
     _shared: list[SharedParameters] = field(repr=False)
 
     def step(self, target: torch.Tensor, **inputs: Any) -> torch.Tensor:
@@ -82,22 +87,30 @@ class PipelineStage:
         target   for the loss, one entry a sample along dimension 0
         inputs   of the model, by the names of its arguments; tensors have a sample a row
 
-        All ranks give the same. Gradients are then those of the mean of the micro-batches' losses;
-        the optimizer's step is yours.
+        All ranks give the same; of every micro-batch each takes its replica's part. Gradients are then
+        those of the loss of the whole batch, added to what was there; the optimizer's step is yours.
         """
-        _check_batch(self._handed, target, inputs)
+        handed, place = self._handed, self._place
+        _check_batch(handed, target, inputs)
+        self._loss.begin(target)
         losses: list[torch.Tensor] = []
         last = self.stage.is_last
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         self.stage.submod.plain = {name: inputs[name] for name in inputs.keys() - tensors.keys()}
-        self.schedule.step(
-            target=target if last else None, losses=losses if last else None, return_outputs=False, **tensors
-        )
-        for shared in self._shared:
-            shared.sum_gradients(self.model)
-        loss = torch.stack(losses).mean().detach() if last else torch.zeros((), dtype=torch.float64)
+        with _apart(self.model):
+            self.schedule.step(
+                target=own_rows(handed, place.replica, target) if last else None,
+                losses=losses if last else None,
+                return_outputs=False,
+                **{name: own_rows(handed, place.replica, value) for name, value in tensors.items()},
+            )
+            # What several stages hold then is the same bits in all of their replicas.
+            sum_across(self.model, place)
+            for shared in self._shared:
+                shared.sum_gradients(self.model)
+        loss = torch.stack(losses).mean().detach() if last else torch.zeros(())
         loss = loss.to(self.stage.device, torch.float64)
-        dist.broadcast(loss, _global_rank(self.stage.group, self.stage.num_stages - 1), self.stage.group)
+        dist.all_reduce(loss, group=self._group)
         return loss
 
 
@@ -110,6 +123,7 @@ def pipeline_stage(
     device: torch.device | str | None = None,
     group: dist.ProcessGroup | None = None,
     schedule_csv: FilePath | None = None,
+    count: Callable[[Any], Any] | None = None,
 ) -> PipelineStage:
     """This rank's stage of a pipeline that `heterog hand-over --to torch-pipelining` wrote.
 
@@ -119,9 +133,12 @@ def pipeline_stage(
     inputs        of one step, by the names of the model's arguments; the model runs once on those of
                   a micro-batch, to see what its modules hand on
     device        where the stage runs; by default where the model is
-    group         the ranks of the pipeline, stage by stage; by default all
+    group         the ranks of the pipeline: stage by stage, and of a stage its devices in the order of
+                  the file; by default all. Replicas begin with the parameters of the first
     schedule_csv  the order of passes, from `hand-over --schedule-csv`, which PyTorch's runtime of
                   schedules loads; by default a class of PyTorch has it
+    count         of a target, what the loss is a mean over, where that is not samples: the labels that
+                  are not ignored. A step's loss is then the mean over the whole batch
 
     Raises an InputError, on all ranks, if the file is not for this model, batch or number of ranks, or
     if a stage reads more of other stages than what it receives.
@@ -132,36 +149,56 @@ def pipeline_stage(
             f"{handed.path}: schedule: gradients of parameters are put off, which no schedule of PyTorch "
             "does for one stage a rank; give schedule_csv=, the file of `hand-over --schedule-csv`"
         )
-    stages, ranks = len(handed.modules), dist.get_world_size(group)
-    if ranks != stages:
-        raise InputError(f"{handed.path}: {stages} stages for {ranks} ranks; start one process a stage")
+    if dist.get_world_size(group) != handed.ranks:
+        raise InputError(f"{handed.path}: {_started(handed)}, not {dist.get_world_size(group)}")
     _check_batch(handed, None, inputs)
-    rank = dist.get_rank(group)
+    stage, replica = divmod(dist.get_rank(group), handed.replicas)
     lies = next((p.device for p in model.parameters()), torch.device("cpu"))
-    micro = pytree.tree_map_only(torch.Tensor, lambda t: t[: handed.micro_batch].to(lies), inputs)
+    rows = handed.rows(replica)
+    micro = pytree.tree_map_only(torch.Tensor, lambda t: t[rows].to(lies), inputs)
     held = _held_by_several(model, handed)
-    module = StageModule(model, handed, rank, micro)
+    module = StageModule(model, handed, stage, micro)
     device = torch.device(device) if device is not None else lies
     module.to(device)
-    _check_reads(handed, module, rank, device, group)
-    stage = pipelining.PipelineStage(
+    _check_reads(handed, module, stage, device, group)
+    place = take_place(handed, dist.get_rank(group), group)
+    begin_alike(model, place)
+    of_torch = pipelining.PipelineStage(
         module,
-        rank,
-        stages,
+        stage,
+        len(handed.modules),
         device,
         input_args=() if module.received is None else (module.received,),
         output_args=module.result_forms if module.sent is None else (module.sent,),
-        group=group,
+        group=place.along,
     )
-
-    def loss_of(leaves, target):
-        return loss_fn(pytree.tree_unflatten(list(leaves), module.result), target)
-
+    loss = WeighedLoss(loss_fn, module.result, handed, count)
     if schedule_csv is None:
-        schedule = getattr(pipelining, handed.schedule)(stage, handed.micro_batches, loss_fn=loss_of)
+        schedule = getattr(pipelining, handed.schedule)(of_torch, handed.micro_batches, loss_fn=loss)
     else:
-        schedule = _of_csv(f"{schedule_csv}", handed, stage, loss_of)
-    return PipelineStage(model, stage, schedule, handed, _shared(model, held, rank, group))
+        schedule = _of_csv(f"{schedule_csv}", handed, of_torch, loss)
+    shared = _shared(model, held, place)
+    return PipelineStage(model, of_torch, schedule, handed, place, group, loss, shared)
+
+
+def _started(handed: HandedOver) -> str:
+    """What has to be started for the file."""
+    stages = len(handed.modules)
+    if handed.replicas == 1:
+        return f"{stages} stages; start {stages} processes, one a stage"
+    return f"{stages} stages of {handed.replicas} devices each; start {handed.ranks} processes, one a device"
+
+
+@contextlib.contextmanager
+def _apart(model: nn.Module):
+    """Gradients of before are added once those made here are scaled and summed."""
+    before = [(p, p.grad) for p in model.parameters() if p.grad is not None]
+    for parameter, _ in before:
+        parameter.grad = None
+    yield
+    with torch.no_grad():
+        for parameter, gradient in before:
+            parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
 
 
 def _of_csv(path: str, handed: HandedOver, stage: pipelining.PipelineStage, loss_fn) -> Any:
@@ -183,10 +220,10 @@ def _of_csv(path: str, handed: HandedOver, stage: pipelining.PipelineStage, loss
     return schedule
 
 
-def _check_reads(handed: HandedOver, module: StageModule, rank: int, device, group) -> None:
+def _check_reads(handed: HandedOver, module: StageModule, own: int, device, group) -> None:
     """All ranks refuse what one has to refuse."""
     stages = len(handed.modules)
-    wrong = torch.tensor(rank if module.reads_more else stages, device=device)
+    wrong = torch.tensor(own if module.reads_more else stages, device=device)
     dist.all_reduce(wrong, dist.ReduceOp.MIN, group=group)
     stage = int(wrong)
     if stage == stages:
@@ -226,18 +263,14 @@ def _held_by_several(model: nn.Module, handed: HandedOver) -> list[tuple[list[st
     ]
 
 
-def _shared(model, held: list[tuple[list[str], tuple[int, ...]]], rank: int, group) -> list[SharedParameters]:
+def _shared(model, held: list[tuple[list[str], tuple[int, ...]]], place: Place) -> list[SharedParameters]:
     """In the same order on all ranks, as sums of gradients need it."""
     here = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     found: dict[tuple[int, ...], list[str]] = {}
     for names, stages in held:
-        if rank in stages:
+        if place.stage in stages:
             found.setdefault(stages, []).append(next(name for name in names if name in here))
     return [
-        SharedParameters(names, [_global_rank(group, s) for s in stages], group)
+        SharedParameters(names, [global_rank(place.along, s) for s in stages], place.along)
         for stages, names in sorted(found.items())
     ]
-
-
-def _global_rank(group, rank: int) -> int:
-    return rank if group is None else dist.get_global_rank(group, rank)

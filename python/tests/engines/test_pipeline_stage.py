@@ -44,7 +44,7 @@ def test_what_stages_share_is_the_same_after_steps(shared, name, tied, world):
 def test_what_does_not_fit_is_one_line(shared, world):
     for rank in shared(world):
         said = rank["refused"]
-        assert f"{world + 1} stages for {world} ranks; start one process a stage" in said["ranks"]
+        assert f"{world + 1} stages; start {world + 1} processes, one a stage, not {world}" in said["ranks"]
         assert "the model has no module 'transformer.wte'" in said["model"]
         assert "use_cache=False" in said["cache"]
         assert "input_ids: 3 samples;" in said["batch"] and "a batch of 8" in said["batch"]

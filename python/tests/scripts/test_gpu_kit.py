@@ -76,6 +76,25 @@ def test_many_lines_pass_if_all_do(kit_steps):
     assert found.code == 1 and "[4] echo no; exit 4: no" in found.said and "1 of 2 passed" in found.said
 
 
+def test_a_folder_without_a_wheel_is_said_in_one_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+
+    def run(site):
+        words = ["right", "--fake", "--only", "nothing", "--out", tmp_path / "out", "--kit", tmp_path / "empty", "--site", site]
+        return subprocess.run(
+            [sys.executable, GPU / "kit.py", *map(str, words)], capture_output=True, text=True, check=False
+        )
+
+    refused = run(tmp_path / "none")
+    assert refused.returncode == 2 and not (tmp_path / "out").exists()
+    assert refused.stderr == f"kit.py: --kit: {tmp_path}/empty holds no wheel; run scripts/gpu/prepare.sh first\n"
+    (tmp_path / "site" / "heterog").mkdir(parents=True)
+    gone_on = run(tmp_path / "site")
+    assert f"holds no wheel: goes on with what {tmp_path}/site holds" in gone_on.stdout
+    names = [line.split("\t")[0] for line in (tmp_path / "out" / "steps.tsv").read_text().splitlines()]
+    assert "machine" in names and "install" not in names
+
+
 def test_losses_that_differ_are_found(tmp_path):
     sys.path.insert(0, str(GPU))
     import table

@@ -27,6 +27,8 @@ search::ModuleChain modules_for(std::string_view engine, const graph::ModelGraph
   return search::with_modules(graph, modules);
 }
 
+bool runs_replicas(std::string_view engine) { return engine == "torch-pipelining"; }
+
 search::PlannerResult plan_for(std::string_view engine, search::BatchEvaluator& evaluator) {
   search::PlannerResult found;
   if (engine == "ddp" || engine == "fsdp2") {
@@ -37,12 +39,13 @@ search::PlannerResult plan_for(std::string_view engine, search::BatchEvaluator& 
     found = {.strategy = std::move(plan.strategy), .evaluation = plan.evaluation};
   } else {
     const auto modules = modules_for(engine, *evaluator.problem().graph);
-    auto plan = search::search_modules(evaluator, modules);
+    const bool replicas = runs_replicas(engine);
+    auto plan = search::search_modules(evaluator, modules, {.replicas = replicas});
     if (!plan) {
       throw Error(ErrorKind::kInfeasible,
-                  fmt::format("no plan for {} fits in memory: no stages of one device each do, in "
-                              "any number of micro-batches",
-                              engine));
+                  fmt::format("no plan for {} fits in memory: no stages of {} each do, in any "
+                              "number of micro-batches",
+                              engine, replicas ? "as many devices" : "one device"));
     }
     found = {.strategy = std::move(plan->strategy), .evaluation = plan->evaluation};
   }

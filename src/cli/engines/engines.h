@@ -19,6 +19,9 @@ void expect_engine(std::string_view option, std::string_view engine);
 // know how to cut.
 search::ModuleChain modules_for(std::string_view engine, const graph::ModelGraph& graph);
 
+// Whether plans and files for this engine of pipelines have stages of several devices.
+bool runs_replicas(std::string_view engine);
+
 // The best plan of those that the engine can say, to the last decision. Throws the error of exit
 // code 3 if none is expected to fit in memory, and an input error for a model whose training no
 // such plan says. Of fsdp2, the evaluator's oracle is a WithParameterRows

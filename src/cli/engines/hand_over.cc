@@ -26,7 +26,7 @@
 #include "oracle/simulated_oracle.h"
 #include "search/answers/ddp_plan.h"
 #include "search/answers/fsdp2_plan.h"
-#include "search/pipeline/module_stages.h"
+#include "search/pipeline/module_rounding.h"
 
 namespace heterog::cli {
 
@@ -76,13 +76,14 @@ OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
   const cost::Problem& problem = handed.problem;
   OrderedJson json = {
       {"format", "heterog-hand-over"},
-      {"version", 1},
+      {"version", 2},
       {"to", to},
       {"graph", {{"name", problem.graph->name()}, {"hash", hash_text(problem.graph->hash())}}},
       {"cluster",
        {{"name", problem.cluster->name()}, {"hash", hash_text(problem.cluster->hash())}}},
       {"batch", problem.batch},
       {"micro_batches", handed.rounded.plan.pipeline.micro_batches},
+      {"samples", handed.rounded.plan.pipeline.samples},
       {"schedule", handed.schedule()},
       {"stages", OrderedJson::array()},
       {"step_seconds", to_seconds(handed.simulated.result.step)},
@@ -91,9 +92,13 @@ OrderedJson handed_over_json(const HandedOver& handed, const std::string& to) {
       {"changes", handed.rounded.changes}};
   for (const ModuleStage& stage : handed.rounded.plan.pipeline.stages) {
     const std::string& begins = handed.modules.links[stage.begin].entered;
+    OrderedJson devices = OrderedJson::array();
+    for (DeviceId device : stage.devices) {
+      devices.push_back({{"name", problem.cluster->device(device).name},
+                         {"type", problem.cluster->type_of(device).name}});
+    }
     OrderedJson item = {
-        {"device", problem.cluster->device(stage.device).name},
-        {"type", problem.cluster->type_of(stage.device).name},
+        {"devices", std::move(devices)},
         {"begins", nullptr},
         {"modules", search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end)}};
     if (!begins.empty()) item["begins"] = begins;
@@ -173,20 +178,26 @@ std::string steps_text(const cost::Problem& problem, const HandOverOptions& opti
 std::string stages_text(const HandedOver& handed) {
   const cost::Problem& problem = handed.problem;
   const sim::SimResult& result = handed.simulated.result;
-  Table table({"stage", "device", "type", "begins with", "modules", "busy", "memory"});
-  std::size_t number = 0;
-  for (const ModuleStage& stage : handed.rounded.plan.pipeline.stages) {
+  const search::ModulePipeline& pipeline = handed.rounded.plan.pipeline;
+  Table table(
+      {"rank", "stage", "device", "type", "samples", "begins with", "modules", "busy", "memory"});
+  std::size_t number = 0, rank = 0;
+  for (const ModuleStage& stage : pipeline.stages) {
     const std::string& begins = handed.modules.links[stage.begin].entered;
     const auto modules = search::modules_of(*problem.graph, handed.modules, stage.begin, stage.end);
-    table.add_row({std::to_string(number++), problem.cluster->device(stage.device).name,
-                   problem.cluster->type_of(stage.device).name, begins.empty() ? "-" : begins,
-                   std::to_string(modules.size()),
-                   fmt::format("{:.0f} %", 100 * to_seconds(result.device_busy[stage.device]) /
-                                               to_seconds(result.step)),
-                   gigabytes_text(result.peak_bytes[stage.device])});
+    for (std::size_t i = 0; i < stage.devices.size(); ++i) {
+      const DeviceId device = stage.devices[i];
+      table.add_row({std::to_string(rank++), std::to_string(number),
+                     problem.cluster->device(device).name, problem.cluster->type_of(device).name,
+                     std::to_string(pipeline.samples[i]), begins.empty() ? "-" : begins,
+                     std::to_string(modules.size()),
+                     fmt::format("{:.0f} %", 100 * to_seconds(result.device_busy[device]) /
+                                                 to_seconds(result.step)),
+                     gigabytes_text(result.peak_bytes[device])});
+    }
+    ++number;
   }
-  return table.text() + fmt::format("\n{} micro-batches of {}, {}\n",
-                                    handed.rounded.plan.pipeline.micro_batches,
+  return table.text() + fmt::format("\n{} micro-batches of {}, {}\n", pipeline.micro_batches,
                                     handed.micro_batch(), handed.turns());
 }
 
@@ -280,8 +291,9 @@ int run_hand_over(const HandOverOptions& options, const Caller& caller) {
   oracle::SimulatedOracle oracle(problem, threads, compile_options(options.problem),
                                  caller.stopped);
   oracle::BatchEvaluator evaluator(oracle);
-  const RoundedPlan rounded = search::round_to_modules(evaluator, loaded.record.strategy, modules,
-                                                       {.put_off = !options.schedule_csv.empty()});
+  const RoundedPlan rounded = search::round_to_modules(
+      evaluator, loaded.record.strategy, modules,
+      {.put_off = !options.schedule_csv.empty(), .replicas = runs_replicas(options.to)});
   const sim::Simulated simulated =
       simulate_strategy(problem, rounded.plan.strategy, compile_options(options.problem));
   expect_fit(problem, simulated);

@@ -55,7 +55,13 @@ std::vector<PassSeconds> pass_seconds(const cost::Problem& problem,
   }
   std::vector<PassSeconds> seconds;
   for (const search::ModuleStage& stage : pipeline.stages) {
-    seconds.push_back(of_device[stage.device]);
+    PassSeconds& slowest = seconds.emplace_back();
+    for (DeviceId device : stage.devices) {
+      const PassSeconds& one = of_device[device];
+      slowest.forward = std::max(slowest.forward, one.forward);
+      slowest.backward = std::max(slowest.backward, one.backward);
+      slowest.put_off = std::max(slowest.put_off, one.put_off);
+    }
   }
   return seconds;
 }

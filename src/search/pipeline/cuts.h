@@ -58,7 +58,8 @@ struct Cut {
   double seconds = 0;  // a step, by estimate
   double busiest = 0;  // what the stage that computes longest computes in it
   std::vector<Stage> stages;
-  std::size_t costs = 0;  // which micro-batches
+  std::vector<std::int64_t> samples = {};  // Staging::samples
+  std::size_t costs = 0;                   // which micro-batches
   std::size_t line = 0;
   bool recompute = false;
 };
@@ -91,11 +92,12 @@ struct CutPool {
            oracle::Oracle& oracle);
   void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages);
 
-  // `how` but for its micro-batches, what runs again, and how replicas share.
+  // `how` but for its micro-batches, what runs again, and how replicas share; of a cut, also its
+  // samples.
   decide::Strategy strategy(const cost::Problem& problem, const Pipelines& pipelines,
                             std::size_t micro_batches_at, bool recompute, Staging how) const;
-  decide::Strategy strategy(const cost::Problem& problem, const Cut& one,
-                            const Staging& how) const {
+  decide::Strategy strategy(const cost::Problem& problem, const Cut& one, Staging how) const {
+    how.samples = one.samples;
     return strategy(problem, {one.stages}, one.costs, one.recompute, how);
   }
 

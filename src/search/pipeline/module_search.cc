@@ -1,4 +1,4 @@
-// Lines of some of the devices, the dynamic program along each, and the best cuts simulated.
+// Choices of devices, a dynamic program of boundaries for each, and the best cuts simulated.
 #include "search/pipeline/module_search.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "decide/decisions.h"
 #include "decide/micro_batches.h"
+#include "search/pipeline/module_replicas.h"
 #include "search/pipeline/trials.h"
 
 namespace heterog::search {
@@ -22,6 +23,7 @@ constexpr std::size_t kMostLines = 64;   // of a number of devices
 constexpr std::size_t kSimulatedCuts = 24;
 constexpr std::size_t kInOtherTurns = 8;
 constexpr std::size_t kClimbedFrom = 12;
+constexpr std::size_t kClimbedFromReplicas = 4;
 // Plans from each of these, without a budget.
 constexpr std::int64_t kMoves = 100;
 
@@ -187,15 +189,15 @@ class Climb {
     std::vector<ModulePipeline> all;
     const auto at = std::ranges::find(micro_batches_, now.micro_batches);
     const auto count = [&](std::int64_t micro_batches) {
-      all.emplace_back(now).micro_batches = micro_batches;
-      all.emplace_back(now).micro_batches = micro_batches;  // with boundaries of its own
-      std::vector<Stage> stages;
-      for (const ModuleStage& one : now.stages)
-        stages.push_back({one.begin, one.end, {one.device}});
-      stages = by_estimate(costs(micro_batches), std::move(stages), micro_batches);
-      for (std::size_t i = 0; i < stages.size(); ++i) {
-        all.back().stages[i] = {stages[i].begin, stages[i].end, stages[i].devices.front()};
-      }
+      ModulePipeline other = now;
+      const StageCosts& costs = this->costs(micro_batches);
+      const auto samples = replica_samples(costs, now.stages, problem_.batch / micro_batches);
+      if (!samples) return;
+      other.micro_batches = micro_batches;
+      other.samples = *samples;
+      all.push_back(other);
+      other.stages = by_estimate(costs, std::move(other.stages), micro_batches);
+      all.push_back(std::move(other));  // with boundaries of its own
     };
     if (at != micro_batches_.begin()) count(*(at - 1));
     if (at + 1 != micro_batches_.end()) count(*(at + 1));
@@ -203,24 +205,38 @@ class Climb {
                                         ? Pattern::kOneForwardOneBackward
                                         : Pattern::kForwardFirst;
     // The first stage and the last may share a weight, which joins them.
-    for (std::size_t i = 0; i < now.stages.size(); ++i) {
+    const std::size_t replicas = replicas_of(now), places = now.stages.size() * replicas;
+    const auto device_at = [&](ModulePipeline& one, std::size_t place) -> DeviceId& {
+      return one.stages[place / replicas].devices[place % replicas];
+    };
+    ModulePipeline same = now;
+    for (std::size_t i = 0; i < places; ++i) {
       for (std::size_t k = 0; k < i; ++k) {
-        if (alike(now.stages[i].device, now.stages[k].device)) continue;
-        std::vector<ModuleStage>& stages = all.emplace_back(now).stages;
-        std::swap(stages[i].device, stages[k].device);
+        if (alike(device_at(same, i), device_at(same, k))) continue;
+        ModulePipeline& other = all.emplace_back(now);
+        std::swap(device_at(other, i), device_at(other, k));
       }
     }
     std::vector<DeviceId> others;  // unused
     for (DeviceId device : problem_.cluster->device_ids()) {
-      const auto same = [&](DeviceId other) { return alike(device, other); };
-      if (std::ranges::find(now.stages, device, &ModuleStage::device) == now.stages.end() &&
-          std::ranges::none_of(others, same)) {
-        others.push_back(device);
+      const bool used = std::ranges::any_of(now.stages, [&](const ModuleStage& stage) {
+        return std::ranges::find(stage.devices, device) != stage.devices.end();
+      });
+      const bool known =
+          std::ranges::any_of(others, [&](DeviceId other) { return alike(device, other); });
+      if (!used && !known) others.push_back(device);
+    }
+    for (std::size_t i = 0; i < places; ++i) {
+      for (DeviceId device : others) {
+        if (!alike(device, device_at(same, i))) device_at(all.emplace_back(now), i) = device;
       }
     }
-    for (std::size_t i = 0; i < now.stages.size(); ++i) {
-      for (DeviceId device : others) {
-        if (!alike(device, now.stages[i].device)) all.emplace_back(now).stages[i].device = device;
+    for (std::size_t gives = 0; gives < replicas; ++gives) {
+      for (std::size_t takes = 0; takes < replicas; ++takes) {
+        if (gives == takes || now.samples[gives] == 1) continue;
+        std::vector<std::int64_t>& samples = all.emplace_back(now).samples;
+        --samples[gives];
+        ++samples[takes];
       }
     }
     for (std::size_t links = 2; links < chain_.layers.size(); links *= 2) {
@@ -243,30 +259,12 @@ class Climb {
   std::int64_t end_ = 0;
 };
 
-// Cuts into the links that begin at `begins`, one device a stage, each with its best boundaries by
-// estimate; the shortest estimates first.
-TriedPipelines cut(BatchEvaluator& evaluator, const ModuleChain& modules,
-                   const std::vector<std::size_t>& begins) {
-  const cost::Problem& problem = evaluator.problem();
-  ModuleChain links;
-  for (std::size_t begin : begins) links.links.push_back(modules.links[begin]);
-  Chain chain = chain_of(problem, links);
-  const bool ends_together = ties_layers(problem, chain);
-  const bool strict = staging(problem, chain, Pattern::kOneForwardOneBackward).strict;
-  using Turns = PipelineOptions::Turns;
-  TriedPipelines tried{CutPool(problem,
-                               {.turns = strict ? Turns::kStrict : Turns::kPriorities,
-                                .recompute = PipelineOptions::Recompute::kNone},
-                               std::move(chain), micro_batches_of_one_size(problem))};
-  CutPool& pool = tried.pool;
-  const std::size_t most = std::min({problem.cluster->device_count(), begins.size(), kMostStages});
-  for (std::size_t count = 2; count <= most; ++count) {
-    if (evaluator.spent() && !pool.found.empty()) break;  // of many devices each takes seconds
-    pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
-  }
+// Of cuts into stages their best boundaries by estimate; the shortest estimates first.
+void settle_boundaries(BatchEvaluator& evaluator, CutPool& pool) {
   std::erase_if(pool.found, [&](const Cut& cut) {
     return pool.micro_batches[cut.costs] < static_cast<std::int64_t>(cut.stages.size());
   });
+  const std::int64_t batch = evaluator.problem().batch;
   evaluator.oracle().for_each(pool.found.size(), [&](std::size_t i) {
     Cut& cut = pool.found[i];
     const std::int64_t micro_batches = pool.micro_batches[cut.costs];
@@ -274,9 +272,54 @@ TriedPipelines cut(BatchEvaluator& evaluator, const ModuleChain& modules,
     cut.stages = by_estimate(costs, std::move(cut.stages), micro_batches);
     cut.seconds = estimate_step(costs, cut.stages, micro_batches);
     cut.busiest = busiest_stage(costs, cut.stages, micro_batches);
+    if (cut.stages.front().devices.size() > 1) {
+      cut.samples = *replica_samples(costs, cut.stages, batch / micro_batches);
+    }
   });
   std::ranges::stable_sort(pool.found, {}, &Cut::seconds);
-  return tried;
+}
+
+// No cuts yet, of the links that begin at `begins`.
+CutPool empty_pool(const cost::Problem& problem, const ModuleChain& modules,
+                   const std::vector<std::size_t>& begins) {
+  ModuleChain links;
+  for (std::size_t begin : begins) links.links.push_back(modules.links[begin]);
+  Chain chain = chain_of(problem, links);
+  const bool strict = staging(problem, chain, Pattern::kOneForwardOneBackward).strict;
+  using Turns = PipelineOptions::Turns;
+  return {problem,
+          {.turns = strict ? Turns::kStrict : Turns::kPriorities,
+           .recompute = PipelineOptions::Recompute::kNone},
+          std::move(chain),
+          micro_batches_of_one_size(problem)};
+}
+
+// One device a stage.
+void cut(BatchEvaluator& evaluator, CutPool& pool) {
+  const cost::Problem& problem = evaluator.problem();
+  const bool ends_together = ties_layers(problem, pool.once.chain);
+  const std::size_t most =
+      std::min({problem.cluster->device_count(), pool.once.chain.layers.size(), kMostStages});
+  for (std::size_t count = 2; count <= most; ++count) {
+    if (evaluator.spent() && !pool.found.empty()) break;  // of many devices each takes seconds
+    pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
+  }
+  settle_boundaries(evaluator, pool);
+}
+
+// Several devices a stage.
+void cut_for_replicas(BatchEvaluator& evaluator, CutPool& pool) {
+  const cost::Problem& problem = evaluator.problem();
+  const std::size_t devices = problem.cluster->device_count();
+  const std::size_t layers = pool.once.chain.layers.size();
+  for (std::size_t replicas = 2; replicas <= std::min(devices / 2, kMostReplicas); ++replicas) {
+    for (std::size_t count = 2; count <= std::min({devices / replicas, layers, kMostStages});
+         ++count) {
+      if (evaluator.spent()) break;
+      add_cuts_of_replicas(problem, pool, count, replicas, evaluator.oracle());
+    }
+  }
+  settle_boundaries(evaluator, pool);
 }
 
 // The most promising in one forward, one backward pass, the best of them with all forward passes
@@ -295,19 +338,23 @@ void simulate(BatchEvaluator& evaluator, TriedPipelines& tried) {
 
 // Of the whole chain's links.
 ModulePipeline pipeline_of(const TriedPipelines::One& one, const std::vector<std::size_t>& begins,
-                           std::size_t links) {
-  ModulePipeline pipeline{
-      .stages = {}, .micro_batches = one.strategy.micro_batches, .pattern = one.strategy.pattern};
+                           std::size_t links, std::int64_t batch) {
+  ModulePipeline pipeline{.stages = {},
+                          .samples = one.cut->samples,
+                          .micro_batches = one.strategy.micro_batches,
+                          .pattern = one.strategy.pattern};
+  if (pipeline.samples.empty()) pipeline.samples = {batch / pipeline.micro_batches};
   for (const Stage& stage : one.cut->stages) {
     const std::size_t end = stage.end == begins.size() ? links : begins[stage.end];
-    pipeline.stages.push_back({begins[stage.begin], end, stage.devices.front()});
+    pipeline.stages.push_back({begins[stage.begin], end, stage.devices});
   }
   return pipeline;
 }
 
 }  // namespace
 
-std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules) {
+std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules,
+                                         const ModuleSearch& options) {
   const cost::Problem& problem = evaluator.problem();
   VALIDATE(problem.cluster->device_count() > 1,
            "{}: one device; expected two or more for a pipeline", problem.cluster->name());
@@ -316,21 +363,32 @@ std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const Module
            "it",
            problem.graph->name());
   const std::vector<std::size_t> begins = coarse(problem, modules);
-  TriedPipelines tried = cut(evaluator, modules, begins);
+  TriedPipelines tried{empty_pool(problem, modules, begins)}, replicas{tried.pool};
+  cut(evaluator, tried.pool);
   simulate(evaluator, tried);
-  if (tried.all.empty()) return std::nullopt;
+  if (options.replicas) {
+    cut_for_replicas(evaluator, replicas.pool);
+    simulate(evaluator, replicas);
+  }
+  std::vector<const TriedPipelines::One*> all;
+  for (const TriedPipelines* some : {&tried, &replicas}) {
+    for (const TriedPipelines::One& one : some->all) all.push_back(&one);
+  }
+  std::ranges::stable_sort(all, better, [](const auto* one) { return one->evaluation; });
   Climb climb(evaluator, modules, tried.pool.micro_batches);
   std::optional<ModulePlan> best;
-  // All different in their lines or numbers of micro-batches: few moves lead from one to another.
-  std::vector<std::pair<std::vector<DeviceId>, std::int64_t>> climbed;
-  for (const TriedPipelines::One& one : tried.all) {
-    std::vector<DeviceId> line;
-    for (const Stage& stage : one.cut->stages) line.push_back(stage.devices.front());
-    const std::pair start(std::move(line), one.strategy.micro_batches);
-    const bool known = std::ranges::find(climbed, start) != climbed.end();
-    if (known || climbed.size() == kClimbedFrom) continue;
-    climbed.push_back(start);
-    ModulePlan plan = climb.from(pipeline_of(one, begins, modules.size()));
+  // All different in their devices or numbers of micro-batches: few moves lead from one to another.
+  using Start = std::pair<std::vector<std::vector<DeviceId>>, std::int64_t>;
+  std::vector<Start> climbed, climbed_replicas;
+  for (const TriedPipelines::One* one : all) {
+    const bool several = !one->cut->samples.empty();
+    std::vector<Start>& known = several ? climbed_replicas : climbed;
+    Start start{{}, one->strategy.micro_batches};
+    for (const Stage& stage : one->cut->stages) start.first.push_back(stage.devices);
+    if (known.size() == (several ? kClimbedFromReplicas : kClimbedFrom)) continue;
+    if (std::ranges::find(known, start) != known.end()) continue;
+    known.push_back(std::move(start));
+    ModulePlan plan = climb.from(pipeline_of(*one, begins, modules.size(), problem.batch));
     if (!best || better(plan.evaluation, best->evaluation)) best = std::move(plan);
   }
   return best;

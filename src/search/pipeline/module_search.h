@@ -7,14 +7,20 @@
 
 namespace heterog::search {
 
+struct ModuleSearch {
+  bool replicas = false;  // stages of several devices, too
+};
+
 // The cuts of `spp` between links alone, along lines of two to twelve devices, one a stage, in
 // micro-batches of one size; the best simulated in one forward, one backward pass and with all
-// forward passes first. From the best of these, moves of links, devices, micro-batches and turns,
-// as long as the step gets shorter: some hundred plans, or as many as a budget pays for. Devices
-// may be left out. Nothing if no cut is expected to fit in memory.
+// forward passes first; and the same of stages of two to eight devices each. From the best of
+// these, moves of links, devices, samples, micro-batches and turns, as long as the step gets
+// shorter: some hundred plans, or as many as a budget pays for. Devices may be left out. Nothing if
+// no cut is expected to fit in memory.
 //
 // Throws an input error where no pipeline is possible: one device, one link, a batch of one sample.
-std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules);
+std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const ModuleChain& modules,
+                                         const ModuleSearch& options = {});
 
 // The chain without boundaries that leave a stage no module of its own (modules_of()); some engines
 // need one.

@@ -1,5 +1,5 @@
-// A plan as engines of pipelines can say it: consecutive modules on one device each, micro-batches
-// of one size, passes in the turns of a known schedule.
+// A plan as engines of pipelines can say it: consecutive modules on one device each, or on as many
+// each, micro-batches of one size, passes in the turns of a known schedule.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,32 @@
 #include "search/pipeline/module_chain.h"
 #include "search/pipeline/stage_strategy.h"
 #include "search/planner.h"
-#include "space/balance.h"
 
 namespace heterog::search {
 
-using space::Samples;
-
-// Links [begin, end) of a chain of modules on a device.
-struct ModuleStage {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  DeviceId device;
-};
+// Links [begin, end) of a chain of modules on devices. Every stage of a pipeline has as many: its
+// replicas, of which the first, second … of one stage sends to that of the next alone.
+using ModuleStage = Stage;
 
 struct ModulePipeline {
   std::vector<ModuleStage> stages;
+  // Of a micro-batch, what each replica takes in all stages; at least one. Together a micro-batch.
+  std::vector<std::int64_t> samples;
   std::int64_t micro_batches = 1;  // a divisor of the batch
   // Or kForwardFirst, or kZeroBubble where Rounding says so.
   decide::Pattern pattern = decide::Pattern::kOneForwardOneBackward;
 };
+
+inline std::size_t replicas_of(const ModulePipeline& pipeline) { return pipeline.samples.size(); }
+
+// Samples by weight, largest remainder, but one each at the least; there are as many.
+std::vector<std::int64_t> at_least_one_each(const std::vector<double>& weights,
+                                            std::int64_t samples);
+// What each replica takes of a micro-batch of so many samples, by the speed of its slowest stage;
+// nothing if there are fewer samples than replicas.
+std::optional<std::vector<std::int64_t>> replica_samples(const StageCosts& costs,
+                                                         const std::vector<ModuleStage>& stages,
+                                                         std::int64_t micro_batch);
 
 // As such engines take turns: strictly, where the model lets it be (in_line()); each stage makes
 // itself what is made of weights alone.
@@ -63,28 +70,5 @@ void move_boundaries(BatchEvaluator& evaluator, const ModuleChain& modules, Modu
 std::optional<ModulePipeline> exact_pipeline(const cost::Problem& problem,
                                              const decide::Strategy& strategy,
                                              const ModuleChain& modules);
-
-struct RoundedPlan {
-  ModulePlan plan;
-  std::vector<std::string> changes;  // what the plan says and the pipeline does not, in words
-};
-
-struct Rounding {
-  // Gradients of parameters that the strategy puts off (kZeroBubble) stay so.
-  bool put_off = false;
-};
-
-// The strategy itself if it is exactly such a pipeline. If not, what comes nearest: the devices in
-// the order in which its forward pass goes through them, each with about as much of the model as it
-// has there, after move_boundaries().
-//
-// Throws an input error where there is nothing to round: no micro-batches, one device, fewer links
-// than devices.
-RoundedPlan round_to_modules(BatchEvaluator& evaluator, const decide::Strategy& strategy,
-                             const ModuleChain& modules, const Rounding& rounding = {});
-
-// The same for plain data parallelism: of the batch, each device's part of the forward pass, by the
-// mean time of its ops; largest remainder.
-Samples samples_by_work(const cost::Problem& problem, const decide::Strategy& strategy);
 
 }  // namespace heterog::search

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "decide/decisions.h"
 #include "decide/pass_turns.h"
 #include "search/starts/baselines.h"
@@ -25,6 +26,23 @@ std::vector<std::int64_t> shared_out(const std::vector<double>& weights, std::in
     sizes[slice.device.value()] = slice.size();
   }
   return sizes;
+}
+
+// The replicas of each layer, which have so many samples of each of so many micro-batches.
+std::vector<std::vector<decide::Replica>> given_replicas(const Chain& chain,
+                                                         const std::vector<Stage>& stages,
+                                                         const Staging& staging) {
+  std::vector<std::vector<decide::Replica>> replicas(chain.layers.size());
+  for (const Stage& stage : stages) {
+    EXPECT(stage.devices.size() == staging.samples.size());
+    for (std::size_t i = 0; i < stage.devices.size(); ++i) {
+      const auto samples = static_cast<double>(staging.samples[i] * staging.micro_batches);
+      for (std::size_t layer = stage.begin; layer < stage.end; ++layer) {
+        replicas[layer].push_back({stage.devices[i], samples});
+      }
+    }
+  }
+  return replicas;
 }
 
 // The replicas of each layer, weighed by their samples. Each pipeline has its part of every
@@ -131,7 +149,10 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
   for (OpId op : problem.graph->op_ids()) {
     strategy.unit_of_op.push_back(UnitId(chain.layer_of[op]));
   }
-  for (auto& replicas : layer_replicas(chain, costs, pipelines, problem.batch)) {
+  const bool given = !staging.samples.empty();
+  EXPECT(!given || pipelines.size() == 1);
+  for (auto& replicas : given ? given_replicas(chain, pipelines.front(), staging)
+                              : layer_replicas(chain, costs, pipelines, problem.batch)) {
     strategy.units.push_back({.replicas = std::move(replicas),
                               .recompute = staging.recompute,
                               .in_turn = staging.sharing == Sharing::kInTurn});
@@ -142,7 +163,7 @@ Strategy stage_strategy(const cost::Problem& problem, const Chain& chain, const 
     }
   }
   if (staging.copies == Copies::kWhereRead) make_where_read(problem, chain, strategy);
-  strategy.bucket_bytes = decide::kHorovodBucketBytes;
+  strategy.bucket_bytes = given ? decide::kOneBucketBytes : decide::kHorovodBucketBytes;
   strategy.order = OrderPolicy::kRankQueued;
   if (staging.micro_batches == 1) return strategy;
   strategy.micro_batches = staging.micro_batches;

@@ -39,6 +39,10 @@ struct Staging {
   // The first of several layers that read one parameter is where the last of them is, so that its
   // gradient does not travel: the table of words with the output layer. Not strict.
   bool tied_together = false;
+  // Of a micro-batch, what the first, second … device of every stage takes: replicas of a pipeline
+  // side by side. Gradients are summed once all passes of their stage are over. Of one pipeline
+  // alone. Empty: each stage shares out by the speeds of its devices.
+  std::vector<std::int64_t> samples = {};
 };
 
 // Units are layers. Strict only if in_line(problem, chain).

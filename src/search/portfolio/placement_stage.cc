@@ -8,6 +8,7 @@
 #include "search/placement/list_placement.h"
 #include "search/placement/node_orders.h"
 #include "search/portfolio/stages.h"
+#include "search/starts/starts.h"
 
 namespace heterog::search::portfolio {
 namespace {

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
+#include "base/rng.h"
+#include "decide/micro_batches.h"
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 
@@ -14,13 +17,55 @@ namespace {
 
 using decide::Pattern;
 
-ModulePlan search(const cost::Problem& problem, const ModuleChain& modules, int threads = 2) {
+ModulePlan search(const cost::Problem& problem, const ModuleChain& modules,
+                  const ModuleSearch& options = {}, int threads = 2) {
   ThreadPool pool(threads);
   oracle::SimulatedOracle simulator(problem, pool);
   BatchEvaluator evaluator(simulator);
-  auto found = search_modules(evaluator, modules);
+  auto found = search_modules(evaluator, modules, options);
   EXPECT_TRUE(found);
   return *std::move(found);
+}
+
+// Samples of a micro-batch in every way, one at least for each of so many replicas.
+std::vector<std::vector<std::int64_t>> every_share(std::int64_t samples, std::size_t replicas) {
+  if (replicas == 1) return {{samples}};
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::int64_t first = 1; first < samples; ++first) {
+    for (std::vector<std::int64_t>& rest : every_share(samples - first, replicas - 1)) {
+      all.emplace_back(1, first).insert(all.back().end(), rest.begin(), rest.end());
+    }
+  }
+  return all;
+}
+
+// Every two stages of two of the four devices; of devices that are alike, the first first.
+std::vector<ModulePipeline> every_pair(const cost::Problem& problem, std::size_t links) {
+  std::vector<ModulePipeline> all;
+  std::vector<DeviceId> devices;
+  for (DeviceId device : problem.cluster->device_ids()) devices.push_back(device);
+  EXPECT_EQ(devices.size(), 4u);
+  std::set<std::vector<DeviceTypeId>> known;
+  do {
+    std::vector<DeviceTypeId> types;
+    for (DeviceId device : devices) types.push_back(problem.cluster->device(device).type);
+    if (!known.insert(types).second) continue;
+    for (std::size_t cut = 1; cut < links; ++cut) {
+      for (std::int64_t count = 2; count <= problem.batch; ++count) {
+        if (problem.batch % count != 0) continue;
+        for (const auto& samples : every_share(problem.batch / count, 2)) {
+          for (Pattern pattern : {Pattern::kOneForwardOneBackward, Pattern::kForwardFirst}) {
+            all.push_back(
+                {{{0, cut, {devices[0], devices[1]}}, {cut, links, {devices[2], devices[3]}}},
+                 samples,
+                 count,
+                 pattern});
+          }
+        }
+      }
+    }
+  } while (std::ranges::next_permutation(devices).found);
+  return all;
 }
 
 // Every choice of so many devices in every order, every cut, every micro-batch, both patterns.
@@ -32,7 +77,7 @@ std::vector<ModulePipeline> every_pipeline(const cost::Problem& problem, std::si
       if (used.contains(device)) continue;
       for (std::size_t end = begin + 1; end <= links; ++end) {
         auto more = stages;
-        more.push_back({begin, end, device});
+        more.push_back({begin, end, {device}});
         auto now = used;
         now.insert(device);
         if (end < links) {
@@ -41,7 +86,7 @@ std::vector<ModulePipeline> every_pipeline(const cost::Problem& problem, std::si
           for (std::int64_t count = 2; count <= problem.batch; ++count) {
             if (problem.batch % count != 0) continue;
             for (Pattern pattern : {Pattern::kOneForwardOneBackward, Pattern::kForwardFirst}) {
-              all.push_back({more, count, pattern});
+              all.push_back({more, {problem.batch / count}, count, pattern});
               if (!has_turns(all.back())) all.pop_back();
             }
           }
@@ -97,10 +142,89 @@ TEST(ModuleSearch, FindsTheBestOfAllOnFourDevices) {
   EXPECT_EQ(found.evaluation.step, best->step);
 }
 
-TEST(ModuleSearch, DoesNotDependOnThreads) {
-  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 16);
+// Two devices a stage are faster than one there.
+TEST(ModuleSearch, FindsTheBestOfAllWithTwoDevicesAStage) {
+  const auto problem = load_test_problem("vgg19", "heterog-4gpu", 32);
   const ModuleChain modules = with_modules(*problem->graph, module_chain(*problem->graph));
-  EXPECT_EQ(search(*problem, modules, 1).strategy, search(*problem, modules, 3).strategy);
+  ModuleChain few;
+  for (std::size_t i = 0; i < modules.size(); i += 7) few.links.push_back(modules.links[i]);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  BatchEvaluator evaluator(simulator);
+  std::vector<decide::Strategy> strategies;
+  for (const ModulePipeline& one : every_pair(*problem, few.size())) {
+    strategies.push_back(strategy_of(*problem, few, one));
+  }
+  std::optional<Evaluation> best;
+  for (const Measured& one : evaluator.evaluate(strategies)) {
+    if (!best || better(one.evaluation, *best)) best = one.evaluation;
+  }
+  const ModulePlan found = search(*problem, few, {.replicas = true});
+  EXPECT_EQ(replicas_of(found.pipeline), 2u);
+  EXPECT_EQ(found.evaluation.step, best->step);
+  EXPECT_LT(found.evaluation.step, search(*problem, few).evaluation.step);
+}
+
+// Each micro-batch, in every stage, in the order of the replicas.
+TEST(ModuleSearch, ReplicasHaveTheirSamplesOfEveryMicroBatch) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 24);
+  const ModuleChain modules = module_chain(*problem->graph);
+  Rng rng(3);
+  for (int round = 0; round < 20; ++round) {
+    const std::size_t replicas = 2 + rng.below(2), stages = 2 + rng.below(8 / replicas - 1);
+    ModulePipeline pipeline{
+        .stages = {}, .samples = {}, .micro_batches = std::array{2, 4, 6}[rng.below(3)]};
+    std::vector<DeviceId> devices;
+    for (DeviceId device : problem->cluster->device_ids()) devices.push_back(device);
+    for (std::size_t i = devices.size(); i > 1; --i)
+      std::swap(devices[i - 1], devices[rng.below(i)]);
+    std::size_t at = 0;
+    for (std::size_t s = 0; s < stages; ++s) {
+      const std::size_t end = s + 1 == stages ? modules.size() : (s + 1) * modules.size() / stages;
+      pipeline.stages.push_back({at, end, {}});
+      for (std::size_t i = 0; i < replicas; ++i) {
+        pipeline.stages.back().devices.push_back(devices[s * replicas + i]);
+      }
+      at = end;
+    }
+    std::vector<double> weights;
+    for (std::size_t i = 0; i < replicas; ++i)
+      weights.push_back(1 + static_cast<double>(rng.below(3)));
+    pipeline.samples = at_least_one_each(weights, 24 / pipeline.micro_batches);
+    if (!has_turns(pipeline)) pipeline.pattern = Pattern::kForwardFirst;
+    const decide::Strategy strategy = strategy_of(*problem, modules, pipeline);
+    const auto slices = decide::slices_of(strategy, strategy.units[UnitId(0)], 24);
+    ASSERT_EQ(slices.size(), replicas * static_cast<std::size_t>(pipeline.micro_batches));
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      EXPECT_EQ(slices[i].size(), pipeline.samples[i % replicas]);
+      EXPECT_EQ(slices[i].device, pipeline.stages[0].devices[i % replicas]);
+    }
+    const auto known = exact_pipeline(*problem, strategy, modules);
+    ASSERT_TRUE(known);
+    EXPECT_EQ(known->stages, pipeline.stages);
+    EXPECT_EQ(known->samples, pipeline.samples);
+    decide::Strategy other = strategy;
+    for (auto& unit : other.units) unit.replicas.front().weight += 1;
+    EXPECT_FALSE(exact_pipeline(*problem, other, modules));
+    other = strategy;
+    std::swap(other.units[UnitId(0)].replicas[0].device, other.units[UnitId(0)].replicas[1].device);
+    EXPECT_FALSE(exact_pipeline(*problem, other, modules));
+  }
+}
+
+TEST(ModuleSearch, SharesAreByWeightButOneEachAtTheLeast) {
+  using Shares = std::vector<std::int64_t>;
+  EXPECT_EQ(at_least_one_each({3, 1}, 8), (Shares{6, 2}));
+  EXPECT_EQ(at_least_one_each({100, 1, 1}, 6), (Shares{4, 1, 1}));
+  EXPECT_EQ(at_least_one_each({0, 5}, 2), (Shares{1, 1}));
+}
+
+TEST(ModuleSearch, DoesNotDependOnThreads) {
+  const auto problem = load_test_problem("vgg19", "heterog-4gpu", 32);
+  const ModuleChain modules = with_modules(*problem->graph, module_chain(*problem->graph));
+  const ModuleSearch options{.replicas = true};
+  EXPECT_EQ(search(*problem, modules, options, 1).strategy,
+            search(*problem, modules, options, 3).strategy);
 }
 
 TEST(ModuleSearch, PlansAreKnownAgainAndNothingElseIs) {
@@ -113,7 +237,7 @@ TEST(ModuleSearch, PlansAreKnownAgainAndNothingElseIs) {
   ASSERT_EQ(known->stages.size(), found.pipeline.stages.size());
   for (std::size_t i = 0; i < known->stages.size(); ++i) {
     EXPECT_EQ(known->stages[i].end, found.pipeline.stages[i].end);
-    EXPECT_EQ(known->stages[i].device, found.pipeline.stages[i].device);
+    EXPECT_EQ(known->stages[i].devices, found.pipeline.stages[i].devices);
   }
   // Of a chain with fewer boundaries, unless all of these stages begin at one of them.
   ModuleChain ends;
