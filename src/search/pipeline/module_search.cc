@@ -24,6 +24,7 @@ constexpr std::size_t kSimulatedCuts = 24;
 constexpr std::size_t kInOtherTurns = 8;
 constexpr std::size_t kClimbedFrom = 12;
 constexpr std::size_t kClimbedFromReplicas = 4;
+constexpr double kFarBehind = 1.25;
 // Plans from each of these, without a budget.
 constexpr std::int64_t kMoves = 100;
 
@@ -307,8 +308,9 @@ void cut(BatchEvaluator& evaluator, CutPool& pool) {
   settle_boundaries(evaluator, pool);
 }
 
-// Several devices a stage.
-void cut_for_replicas(BatchEvaluator& evaluator, CutPool& pool) {
+// Several devices a stage, where that is not far behind one a stage by estimate, `single` seconds:
+// gradients of large models take too long between such devices, and plans would be for nothing.
+void cut_for_replicas(BatchEvaluator& evaluator, CutPool& pool, double single) {
   const cost::Problem& problem = evaluator.problem();
   const std::size_t devices = problem.cluster->device_count();
   const std::size_t layers = pool.once.chain.layers.size();
@@ -320,6 +322,7 @@ void cut_for_replicas(BatchEvaluator& evaluator, CutPool& pool) {
     }
   }
   settle_boundaries(evaluator, pool);
+  std::erase_if(pool.found, [&](const Cut& cut) { return cut.seconds > kFarBehind * single; });
 }
 
 // The most promising in one forward, one backward pass, the best of them with all forward passes
@@ -367,7 +370,8 @@ std::optional<ModulePlan> search_modules(BatchEvaluator& evaluator, const Module
   cut(evaluator, tried.pool);
   simulate(evaluator, tried);
   if (options.replicas) {
-    cut_for_replicas(evaluator, replicas.pool);
+    const auto& cuts = tried.pool.found;  // the shortest estimates first
+    cut_for_replicas(evaluator, replicas.pool, cuts.empty() ? kNoStep : cuts.front().seconds);
     simulate(evaluator, replicas);
   }
   std::vector<const TriedPipelines::One*> all;
