@@ -137,9 +137,8 @@ def optimizer(parameters):
     return torch.optim.SGD(learnt, lr=0.5, momentum=0.9)
 
 
-def handed_over(folder, name, stages, schedule, micro_batches=4, begins=None, samples=None, **more):
-    """Layers as they come, the fewest in the last stage; `begins` takes the place of where that begins,
-    `more` that of what else the file says."""
+def handed_over(folder, name, stages, schedule, micro_batches=4, begins=None, samples=None):
+    """Layers as they come, the fewest in the last stage; `begins` takes the place of where that begins."""
     modules = CASES[name][1]
     first = next(i for i, module in enumerate(modules) if module.endswith(".0"))
     cuts = [0, *(first + 2 + i for i in range(stages - 1)), len(modules)]
@@ -153,7 +152,7 @@ def handed_over(folder, name, stages, schedule, micro_batches=4, begins=None, sa
     path = f"{folder}/{name}-{schedule}-{micro_batches}.{os.getpid()}.json"
     content = {"format": "heterog-hand-over", "version": 2, "to": "torch-pipelining", "batch": BATCH,
                "micro_batches": micro_batches, "samples": samples, "schedule": schedule,
-               "stages": parts} | more  # fmt: skip
+               "stages": parts}  # fmt: skip
     with open(path, "w", encoding="utf-8") as file:
         json.dump(content, file)
     return path

@@ -1,5 +1,8 @@
 """Stages of two devices under torch.distributed.pipelining: the training of one process."""
 
+import json
+from pathlib import Path
+
 import engine_cases as cases
 import pytest
 import torch
@@ -61,7 +64,9 @@ def test_what_does_not_fit_is_one_line(shared):
     ],
 )
 def test_files_that_are_not_understood_are_refused(tmp_path, changed, said):
-    path = cases.handed_over(tmp_path, "llama", 2, "Schedule1F1B", **({"samples": [2]} | changed))
+    path = Path(cases.handed_over(tmp_path, "llama", 2, "Schedule1F1B"))
+    assert read_handed_over(path).samples == (2,)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     with pytest.raises(InputError) as error:
         read_handed_over(path)
     assert said in str(error.value)
