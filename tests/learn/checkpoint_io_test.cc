@@ -171,8 +171,8 @@ TEST_F(CheckpointIo, OtherVersionsAndFilesWithoutAChecksumAreRefused) {
   EXPECT_EQ(refusal_of("6", true), "");
   EXPECT_EQ(refusal_of("1", false), "");
   EXPECT_THAT(refusal_of("6", false), testing::HasSubstr("checksum: is missing"));
-  EXPECT_THAT(refusal_of("4", true),
-              testing::HasSubstr("version: is 4, this program's is 5; train the policy again"));
+  EXPECT_THAT(refusal_of("5", true),
+              testing::HasSubstr("version: is 5, this program's is 6; train the policy again"));
 }
 
 // Bytes and texts changed at random: those with a checksum that holds, and those without one.
