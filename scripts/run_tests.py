@@ -23,9 +23,9 @@ ASAN_PROGRAMS = ["base_test", "cluster_test", "comm_test", "decide_test", "graph
                  "launch_test", "mutate_graph_test", "program_test"]
 # Some tests wait for processes that end, or for time to pass.
 JOBS = os.cpu_count() + 1
-# Seconds after which a test program, or a test of Python's, counts as one that hangs: it is ended, and
-# its name printed. The longest take a quarter of that on two idle cores.
-PROGRAM_HANGS, TEST_HANGS = 1500, 600
+# Seconds after which a test of Python's counts as one that hangs: it is ended, and its name printed.
+# CTest does so with programs after 1,500.
+TEST_HANGS = 600
 TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
 # What each sanitizer runs of them. Address: not the files at the limits of readers, which are long and
 # read by the same code as damaged ones. Threads: tests that have some; those of search say so in their names.
@@ -97,7 +97,7 @@ def run_ctest(preset, selection=()):
     summary = reports / "ctest.junit"
     run(
         ["ctest", "--test-dir", folder, "--output-on-failure", "--output-junit", summary,
-         "-j", JOBS, "--timeout", PROGRAM_HANGS, *selection],
+         "-j", JOBS, *selection],
         GTEST_OUTPUT=f"xml:{reports}/",
         GTEST_FILTER=FILTERS.get(preset, "*"),
         # Undefined behaviour ends a program, so that it fails; by default it is only printed.

@@ -1,12 +1,6 @@
 // A drawn plan as a strategy.
 #include "learn/formula/formula_strategy.h"
 
-#include <algorithm>
-#include <utility>
-
-#include "decide/decisions.h"
-#include "decide/micro_batches.h"
-
 namespace heterog::learn {
 namespace {
 

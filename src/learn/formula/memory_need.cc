@@ -10,7 +10,7 @@ namespace heterog::learn {
 
 MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& costs,
                        const std::vector<const std::vector<decide::Replica>*>& replicas,
-                       const std::vector<double>& kept, bool sharded) {
+                       bool sharded) {
   struct Held {
     double state = 0, once = 0;
     double again = 0, largest = 0;  // what groups read, and the greatest that one of them keeps
@@ -23,7 +23,7 @@ MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& 
     for (const decide::Replica& one : own) weights += one.weight;
     const double shards = sharded ? static_cast<double>(own.size()) : 1;
     for (const decide::Replica& one : own) {
-      const double share = one.weight / weights * kept[group.value()];
+      const double share = one.weight / weights;
       const double activations = share * static_cast<double>(info.activation_bytes);
       Held& at = held[one.device];
       at.state += static_cast<double>(2 * info.parameter_bytes) +

@@ -14,10 +14,10 @@ struct MemoryNeed {
   double once = 0;   // log of bytes over the device's capacity, of the device where it is greatest
   double again = 0;  // the same where all forward passes run again
 };
-// `replicas`: of each group. `kept`: of each group, the part of the batch whose forward passes are
-// done and backward passes are not, at most. `sharded`: optimizer state lies in shards.
+// `replicas`: of each group, all of which keep what they make until the backward pass. `sharded`:
+// optimizer state lies in shards.
 MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& costs,
                        const std::vector<const std::vector<decide::Replica>*>& replicas,
-                       const std::vector<double>& kept, bool sharded);
+                       bool sharded);
 
 }  // namespace heterog::learn

@@ -108,15 +108,13 @@ LayoutShape shape_of_pipeline(const FormulaPipeline& pipeline) {
           .most_groups = static_cast<double>(longest) / layers};
 }
 
-// Of a layout's plan, all of whose groups keep what they make until the backward pass.
 MemoryNeed need_of_path(const space::Summary& summary, const FormulaTerms& terms,
                         std::size_t layout) {
   std::vector<const std::vector<decide::Replica>*> replicas;
   for (const std::uint32_t row : terms.paths[layout]) {
     replicas.push_back(&summary.actions.decision(terms.rows[row]).replicas);
   }
-  return memory_need(summary, terms.costs, replicas, std::vector<double>(replicas.size(), 1),
-                     mode_of(layout) == LayoutMode::kSharded);
+  return memory_need(summary, terms.costs, replicas, mode_of(layout) == LayoutMode::kSharded);
 }
 
 }  // namespace
