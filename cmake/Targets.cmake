@@ -2,9 +2,9 @@
 
 # LibTorch's headers take 13 s (ATen's) or more (all of torch/torch.h) to read, so the targets whose
 # sources include them share a precompiled header: ATEN, what runs operators, or TORCH, what learns.
-# A file compiles three times as fast by the smaller one. What torch/torch.h leaves to be instantiated
-# at the end of every source takes 9 s each, so sources of TORCH libraries are compiled a few at a
-# time, and those that include nothing of it do without (heterog_without_headers).
+# A file compiles three times as fast by the smaller one. To load it, and to instantiate at the end of
+# every source what the headers leave over, still takes 6 to 9 s each; so these sources are compiled
+# four at a time, and those that include nothing of it do without (heterog_without_headers).
 if(HETEROG_LEARNING)
   foreach(headers "aten <ATen/ATen.h> <ATen/core/dispatch/Dispatcher.h>" "torch <torch/torch.h>")
     separate_arguments(headers)
@@ -34,6 +34,7 @@ function(heterog_use_headers target kind)
   if(type STREQUAL EXECUTABLE)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
+  heterog_unity(${target} 4)
 endfunction()
 
 # heterog_without_headers(SOURCE …): of a target with such a header, sources that need none of it.
@@ -42,9 +43,8 @@ function(heterog_without_headers)
     SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# Sources are compiled eight at a time, which takes a third of the time: most of it goes into reading
-# headers (those of ATEN have a precompiled one for that). So names in anonymous namespaces differ
-# within a folder. -DHETEROG_UNITY=OFF compiles each alone: that a source includes what it names shows
+# Other sources are compiled eight at a time, which takes a third of the time: most of it goes into
+# reading headers. So names in anonymous namespaces differ within a folder. -DHETEROG_UNITY=OFF compiles each alone: that a source includes what it names shows
 # there.
 #
 # In release builds what every simulated plan runs through is compiled alone too: in a large unit the
@@ -66,7 +66,6 @@ function(heterog_library name)
   target_link_libraries(heterog_${name} PUBLIC heterog_options ${arg_DEPENDS})
   if(arg_TORCH)
     heterog_use_headers(heterog_${name} torch)
-    heterog_unity(heterog_${name} 4)
     return()
   endif()
   if(arg_ATEN)

@@ -35,7 +35,10 @@ fi
 
 scripts/setup.sh >&2
 scripts/build_release.sh >&2
-case "$name" in orders | table7) cmake --build build/release --target order_steps >&2 ;; esac
+case "$name" in
+  orders | table7) cmake --build build/release --target order_steps >&2 ;;
+  celeritas_tables) cmake --build build/release --target fusion_facts >&2 ;;
+esac
 [[ "$name" == orders ]] && exec build/release/bin/order_steps "$@"
 read -ra script <<<"${published[$name]:-$name}"
 PYTHONPATH=python exec .venv/bin/python "scripts/reproduce/${script[0]}.py" "${script[@]:1}" "$@"

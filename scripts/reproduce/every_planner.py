@@ -1,11 +1,12 @@
 """Every planner on the zoo and six clusters: step, what fits, planning seconds, and the gap to the best.
 
-    scripts/reproduce.sh every_planner [--part quick|all] [--models MODEL ...] [--clusters CLUSTER ...]
+    scripts/reproduce.sh every_planner [--part quick|all|budgets] [--models MODEL ...] [--clusters CLUSTER ...]
         [--threads 2] [--folder out/every_planner]
 
 `quick` is seven models on two clusters, about a quarter of an hour on one core; `all` is 21 models on six
 clusters, at most two hours on two. Batches grow with the devices. Searches and learned placements simulate
-200 plans each; what takes longer than a minute has no plan. The folder keeps rows, and the same command goes on from there.
+200 plans each; what takes longer than a minute has no plan. `budgets` has these alone, on the seven models and
+two clusters, with 100, 1,000 and 5,000 plans, ten minutes each at most. The folder keeps rows, and the same command goes on from there.
 Printed: a table of every model and cluster in milliseconds over the best known of that case, and for each
 planner how often it fits, the median and the worst gap, and the median of its planning seconds.
 """
@@ -29,16 +30,17 @@ BATCHES = {
 CLUSTERS = {"heterog-4gpu": 4, "heterog-8gpu": 8, "heterog-12gpu": 12, "fastt-4gpu": 4, "celeritas-4gpu": 4,
             "autosync-b7": 16}  # fmt: skip
 QUICK = (["lenet5", "alexnet", "vgg19", "resnet50", "mobilenet_v2", "lstm_lm", "ncf"], ["heterog-4gpu", "fastt-4gpu"])
-
-
+BUDGETS = (100, 1000, 5000)
 PLAIN = ["ps-lb", "parallax", "accumulate", "gpipe", "pipedream", "hetpipe", "spp", "fastt-dpos", "fastt", "m-topo",
          "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas", "portfolio", "policy"]  # fmt: skip
 SEARCHES = ["random", "local-search", "annealing", "flexflow", "reinforce", "hrl", "post", "gdp"]
 
 
-def compared(cases: Path, rows: Path, threads: int, planners: list[str], *more: str) -> list[dict]:
-    command = [PROGRAM, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each", "60",
-               "--threads", str(threads), "--out", rows, *more]  # fmt: skip
+def compared(
+    cases: Path, rows: Path, threads: int, planners: list[str], *more: str, seconds_each: int = 60
+) -> list[dict]:
+    command = [PROGRAM, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each",
+               str(seconds_each), "--threads", str(threads), "--out", rows, *more]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"heterog compare ended with {done.returncode}")
@@ -90,19 +92,53 @@ def print_tables(cases: list[dict]) -> None:
         print(f"{name}, where it has no plan: {reason}")
 
 
+def print_budgets(cases: Path, folder: Path, threads: int) -> None:
+    """Each planner's step over the best that any found with any of the budgets: median and worst."""
+    rows = [
+        compared(cases, folder / f"budget_{budget}.jsonl", threads, SEARCHES, "--evaluations", str(budget),
+                 seconds_each=600)
+        for budget in BUDGETS
+    ]  # fmt: skip
+    found = [[{row["name"]: row for row in case["planners"]} for case in of] for of in rows]
+    best = [
+        min(row["step_seconds"] for of in found for row in of[case].values() if row["feasible"])
+        for case in range(len(found[0]))
+    ]
+    print(f"step over the best of all these, median and worst of {len(best)} cases\n")
+    print(f"{'planner':16} " + " ".join(f"{f'{budget} plans':>20}" for budget in BUDGETS))
+    for name in ("data parallel", *SEARCHES):
+        cells = []
+        for of in found:
+            ratios = []
+            for steps, least in zip(of, best):
+                own = [row for key, row in steps.items()
+                       if (key == name or name == "data parallel" and row["baseline"]) and row["feasible"]]  # fmt: skip
+                if own:
+                    ratios.append(min(row["step_seconds"] for row in own) / least)
+            missing = len(best) - len(ratios)
+            cells.append(f"{median(ratios):.2f} {max(ratios):6.2f}{f' (-{missing})' if missing else ''}" if ratios else "-")
+        print(f"{name:16} " + " ".join(f"{cell:>20}" for cell in cells))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=["quick", "all"], default="all")
+    parser.add_argument("--part", choices=["quick", "all", "budgets"], default="all")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("out/every_planner"))
     parser.add_argument("--models", nargs="+", choices=BATCHES, help="in place of the part's")
     parser.add_argument("--clusters", nargs="+", choices=CLUSTERS, help="in place of the part's")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    models, clusters = QUICK if options.part == "quick" else (list(BATCHES), list(CLUSTERS))
+    models, clusters = list(BATCHES), list(CLUSTERS)
+    if options.part != "all":
+        models, clusters = QUICK
     models, clusters = options.models or models, options.clusters or clusters
     cases = options.folder / f"{options.part}.txt"
     cases.write_text(cases_text(models, clusters))
+    if options.part == "budgets":
+        print(f"simulated; planned on: {machine()}")
+        print_budgets(cases, options.folder, options.threads)
+        return
     found = compared(cases, options.folder / "plain.jsonl", options.threads, PLAIN)
     more = compared(cases, options.folder / "searches.jsonl", options.threads, SEARCHES, "--evaluations", "200")
     for one, other in zip(found, more, strict=True):

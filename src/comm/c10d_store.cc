@@ -23,7 +23,7 @@ using Clock = Store::Clock;
 // After c10d's own time-out, which knows more to say.
 constexpr std::chrono::milliseconds kSlack{500};
 
-std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::vector<std::uint8_t> bytes_in(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
 // What `call` throws, in one line.
@@ -41,7 +41,7 @@ class C10dKeyValues final : public KeyValues {
   explicit C10dKeyValues(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
   void set(const std::string& key, const std::string& value) override {
-    in_one_line([&] { store_->set(key, bytes_of(value)); });
+    in_one_line([&] { store_->set(key, bytes_in(value)); });
   }
   std::optional<std::string> find(const std::string& key) override {
     return in_one_line([&]() -> std::optional<std::string> {
@@ -50,7 +50,7 @@ class C10dKeyValues final : public KeyValues {
     });
   }
   std::string set_first(const std::string& key, const std::string& value) override {
-    return in_one_line([&] { return text_of(store_->compareSet(key, {}, bytes_of(value))); });
+    return in_one_line([&] { return text_of(store_->compareSet(key, {}, bytes_in(value))); });
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override {
     return in_one_line([&] { return store_->add(key, amount); });

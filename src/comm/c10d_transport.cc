@@ -48,7 +48,7 @@ at::Tensor sum_of(const std::vector<at::Tensor>& addends) {
 }
 
 // Ranks that a backend connects, in the order of their ids.
-struct Group {
+struct CollectiveGroup {
   std::vector<DeviceId> members;
   int own = 0;  // index of this rank
   c10::intrusive_ptr<c10d::Backend> backend;
@@ -70,7 +70,7 @@ using Start = std::function<Works(c10d::Backend& backend)>;
 std::mutex starting;
 
 // Owns all that it touches: it may be left behind.
-std::function<void()> call_of(const std::shared_ptr<Group>& group, Start start) {
+std::function<void()> call_of(const std::shared_ptr<CollectiveGroup>& group, Start start) {
   return [group, start = std::move(start)] {
     const c10::InferenceMode no_gradients;  // as where the tensors were made
     Works works;
@@ -98,7 +98,7 @@ struct C10dTransport::Impl {
   std::vector<at::Tensor> all_gather(const at::Tensor& value, std::size_t set);
 
   std::size_t everyone() const { return options.sets.size(); }  // the set of all ranks
-  const std::shared_ptr<Group>& group(std::size_t set) const {
+  const std::shared_ptr<CollectiveGroup>& group(std::size_t set) const {
     ENSURE(set < groups.size() && groups[set]);
     return groups[set];
   }
@@ -106,7 +106,7 @@ struct C10dTransport::Impl {
   void end_calls();
   // The backend has failed: for the reason that is known soon, if one is, else for this one.
   [[noreturn]] void fail(const std::optional<DeviceId>& peer, const std::string& why);
-  [[noreturn]] void fail_late(const Group& group, const std::string& call);
+  [[noreturn]] void fail_late(const CollectiveGroup& group, const std::string& call);
   void enter(const std::string& call);
   std::chrono::milliseconds says_so_after() const {
     return std::min(kSaysSo, options.connect.timeout / 4);
@@ -123,7 +123,8 @@ struct C10dTransport::Impl {
   BoundedCalls sends;
   BoundedCalls receives;
   BoundedCalls collectives;
-  std::vector<std::shared_ptr<Group>> groups;  // of sets; null where this rank is no member
+  std::vector<std::shared_ptr<CollectiveGroup>>
+      groups;  // of sets; null where this rank is no member
 
   std::mutex mutex;
   std::string entered;  // the collective that goes on, empty if there is none
@@ -195,7 +196,7 @@ bool C10dTransport::Impl::make_groups(const BackendKind& kind) {
   const Store keys = store.another_connection();
   const Clock::time_point end = Clock::now() + options.connect.timeout;
   for (std::size_t set = 0; set < sets.size(); ++set) {
-    const auto made = std::make_shared<Group>();
+    const auto made = std::make_shared<CollectiveGroup>();
     made->members = std::move(sets[set]);
     const bool member = std::ranges::binary_search(made->members, own);
     groups.push_back(member ? made : nullptr);
@@ -232,7 +233,7 @@ void C10dTransport::Impl::message(BoundedCalls& calls, DeviceId peer, const char
 }
 
 void C10dTransport::Impl::collective(std::size_t set, Start start) {
-  const std::shared_ptr<Group>& members = group(set);
+  const std::shared_ptr<CollectiveGroup>& members = group(set);
   job->check();
   const std::string call = fmt::format("{} of set {}", ++members->calls, set);
   enter(call);
@@ -266,7 +267,7 @@ void C10dTransport::Impl::say_where_it_waits() {
 }
 
 // For the first member that has not said that it waits too.
-void C10dTransport::Impl::fail_late(const Group& members, const std::string& call) {
+void C10dTransport::Impl::fail_late(const CollectiveGroup& members, const std::string& call) {
   job->check();  // ended, and not late
   const double seconds = seconds_of(options.connect.timeout);
   for (const DeviceId peer : members.members) {

@@ -27,8 +27,8 @@ namespace {
 // From a message that is all latency to one that is all bandwidth: larger than caches.
 constexpr std::array<Bytes, 8> kSizes = {64,      1 << 10, 16 << 10, 64 << 10,
                                          1 << 18, 1 << 20, 4 << 20,  16 << 20};
-constexpr int kTimeoutSeconds = 60;     // of one read or write, so that nothing hangs
-constexpr double kEnoughSeconds = 0.5;  // for one size; at least three messages
+constexpr int kTimeoutSeconds = 60;               // of one read or write, so that nothing hangs
+constexpr double kEnoughSecondsOfMessages = 0.5;  // for one size; at least three messages
 
 [[noreturn]] void fail(const char* what) {
   throw Error(ErrorKind::kVerification,
@@ -100,7 +100,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-cost::Transfer measure(int fd, char* buffer, Bytes bytes, int repeat) {
+cost::Transfer measured_transfer(int fd, char* buffer, Bytes bytes, int repeat) {
   std::vector<double> times;
   const double begin = seconds_now();
   for (int i = -2; i < repeat; ++i) {  // two to warm up
@@ -110,7 +110,7 @@ cost::Transfer measure(int fd, char* buffer, Bytes bytes, int repeat) {
             "the other process is gone");
     const double end = seconds_now();
     if (i >= 0) times.push_back((end - start) / 2);
-    if (i >= 2 && end - begin > kEnoughSeconds) break;
+    if (i >= 2 && end - begin > kEnoughSecondsOfMessages) break;
   }
   const Robust summary = robust(std::move(times));
   return {.bytes = bytes, .seconds = summary.median, .spread_seconds = summary.spread};
@@ -143,7 +143,7 @@ cost::ProfiledLink try_loopback(int repeat) {
   for (Bytes bytes : kSizes) {
     // Short messages are cheap to repeat, and vary more.
     const int times = bytes <= (64 << 10) ? 20 * repeat : repeat;
-    measured.push_back(measure(connection.get(), buffer.data(), bytes, times));
+    measured.push_back(measured_transfer(connection.get(), buffer.data(), bytes, times));
   }
   return cost::fit_link("two processes of this machine, TCP over loopback", std::move(measured));
 }

@@ -125,7 +125,7 @@ class TellingOracle final : public oracle::Oracle {
 TEST(EveryPlanner, NoPlannerAsksForWhatIsNoStrategyWhereTheBatchIsSmallerThanTheCluster) {
   ThreadPool pool(2);
   const std::map<std::string, std::vector<std::int64_t>> batches = {
-      {"vgg19", {1, 2, 6}}, {"resnet50-tiny", {2, 7}}, {"mobilenet_v2", {2, 5, 6}}};
+      {"vgg19", {1, 6}}, {"resnet50-tiny", {2, 7}}, {"mobilenet_v2", {5}}};
   for (const auto& [model, sizes] : batches) {
     for (const std::int64_t batch : sizes) {
       const auto problem = load_test_problem(model, "heterog-8gpu", batch);
@@ -134,7 +134,7 @@ TEST(EveryPlanner, NoPlannerAsksForWhatIsNoStrategyWhereTheBatchIsSmallerThanThe
         SCOPED_TRACE(model + ", batch " + std::to_string(batch) + ", " + std::string(entry.name));
         TellingOracle oracle(*problem, pool);
         PlannerContext context{.oracle = oracle, .rng = Rng(1)};
-        context.budget.evaluations = 240;
+        context.budget.evaluations = 120;
         const PlannerResult found = entry.make({}, *problem->cluster)->plan(context);
         EXPECT_EQ(found.refused, 0);
         expect_every_op_placed(*problem, compiler::compile(*problem, found.strategy));
@@ -148,7 +148,6 @@ INSTANTIATE_TEST_SUITE_P(RealGraphs, Conformance,
                                          Case{"vgg19", "heterog-4gpu", 96},
                                          Case{"nasnet_a_large-tiny", "heterog-8gpu", 32},
                                          Case{"nasnet_a_large-tiny", "heterog-4gpu", 16},
-                                         Case{"bert_large24", "heterog-8gpu", 48},
                                          Case{"bert_large24", "heterog-4gpu", 32}),
                          [](const auto& info) {
                            std::string name =

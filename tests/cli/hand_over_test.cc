@@ -80,8 +80,9 @@ TEST_F(HandOver, StagesOfAsManyDevicesAreReplicas) {
 // What is planned for an engine loses nothing on its way there.
 TEST_F(HandOver, TakesPlansForAnEngineAsTheyAre) {
   for (const std::string engine : {"ddp", "fsdp2", "torch-pipelining", "torchtitan", "megatron"}) {
-    const Finished planned = run("plan" + kBert + "--batch 16 --for " + engine +
-                                 " --planner ev-ar --json --out " + path("plan.json"));
+    const Finished planned =
+        run("plan" + kBert + "--batch 16 --for " + engine +
+            " --planner ev-ar --evaluations 60 --json --out " + path("plan.json"));
     ASSERT_EQ(planned.code, 0) << planned.err;
     const double step = json(planned)["step_seconds"];
     EXPECT_EQ(json(planned)["for"], engine);

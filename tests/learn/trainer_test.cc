@@ -93,7 +93,7 @@ TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
   }
 }
 
-TrainConfig formula_config(TrainConfig config) {
+TrainConfig tiny_formula_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;
   config.random_devices = 6;
@@ -103,7 +103,7 @@ TrainConfig formula_config(TrainConfig config) {
 }
 
 TEST_F(Training, OfTheFormulasPolicyGivesTheSameBitsHoweverItRuns) {
-  const TrainConfig config = formula_config(tiny_config());
+  const TrainConfig config = tiny_formula_config(tiny_config());
   train(config, {.out_dir = path("whole"), .threads = 2});
   const auto stop = [](const TrainProgress& now) {
     if (now.step == 5) throw Killed();
@@ -117,7 +117,7 @@ TEST_F(Training, OfTheFormulasPolicyGivesTheSameBitsHoweverItRuns) {
 
 // By what its draws take alone: nothing is imitated.
 TEST_F(Training, TheFormulasPolicyLearnsByReinforce) {
-  TrainConfig config = formula_config(tiny_config());
+  TrainConfig config = tiny_formula_config(tiny_config());
   config.graphs = {{"models/vgg19-tiny.json.gz", {64}}, {"models/bert_large24-tiny.json.gz", {16}}};
   config.random_cases = 4;
   config.steps = 150;

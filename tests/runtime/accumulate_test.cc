@@ -6,22 +6,13 @@
 #include "compiler/rescale.h"
 #include "decide/micro_batches.h"
 #include "decide/random_instances.h"
-#include "runtime/check/verify.h"
-#include "runtime/jobs.h"
 #include "runtime/program/faults.h"
+#include "runtime/verified.h"
 
 namespace heterog::runtime {
 namespace {
 
 using decide::SyncMethod;
-
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
-
-double off_by(const std::shared_ptr<const cost::Problem>& problem,
-              const decide::Strategy& strategy) {
-  const TestJob test = make_test_job(problem, strategy);
-  return verify(test.job, test.plan, {.steps = 2}).worst_relative();
-}
 
 class InMicroBatches : public testing::TestWithParam<const char*> {};
 

@@ -7,16 +7,13 @@
 
 #include "compiler/rescale.h"
 #include "decide/random_instances.h"
-#include "runtime/check/verify.h"
-#include "runtime/jobs.h"
 #include "runtime/program/faults.h"
+#include "runtime/verified.h"
 
 namespace heterog::runtime {
 namespace {
 
 using decide::SyncMethod;
-
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 // `test` at another batch, in the same order.
 TestJob at_batch(const TestJob& test, std::int64_t batch) {
@@ -29,22 +26,13 @@ TestJob at_batch(const TestJob& test, std::int64_t batch) {
   return other;
 }
 
-std::string text_of(const Verification& verification) {
-  std::string text;
-  for (const Difference& worst : verification.worst) {
-    text += fmt::format("{} {} on {} step {}: {:.2e}\n", worst.kind, worst.tensor, worst.device,
-                        worst.step, worst.relative);
-  }
-  return text;
-}
-
 std::int64_t empty_slices(const compiler::Plan& plan) {
   std::int64_t empty = 0;
   for (TaskId task : plan.task_ids()) empty += plan.begin[task] == plan.end[task] ? 1 : 0;
   return empty;
 }
 
-std::vector<std::string> graphs() {
+std::vector<std::string> batch_graphs() {
   std::vector<std::string> names;
   for (const char* folder : {"tests/data", "models"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -85,11 +73,13 @@ TEST_P(OtherBatches, TrainAsOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, OtherBatches, testing::ValuesIn(graphs()), [](const auto& info) {
-  std::string name = std::filesystem::path(info.param).stem().stem().string();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Graphs, OtherBatches, testing::ValuesIn(batch_graphs()),
+                         [](const auto& info) {
+                           std::string name =
+                               std::filesystem::path(info.param).stem().stem().string();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // Fewer samples than slices: those that are empty add nothing, whatever the plan does with them.
 class EmptySlices : public testing::TestWithParam<const char*> {};

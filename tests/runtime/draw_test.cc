@@ -70,13 +70,13 @@ double deviation_of(const at::Tensor& values) {
 }
 
 // Every overload that draws by counter, with arguments and the mean that they give.
-struct Example {
+struct DrawExample {
   Drawn drawn;
   double mean = 0;
   double deviation = 1;
 };
 
-std::vector<Example> examples() {
+std::vector<DrawExample> draw_examples() {
   const at::Tensor third = at::full({kRows, kColumns}, 1.0 / 3);
   const at::Tensor two = at::full({kRows, kColumns}, 2.0);
   const double coin = std::sqrt(2.0) / 3;
@@ -107,7 +107,7 @@ std::vector<Example> examples() {
 }
 
 TEST(Draw, GivesTheMeanAndTheDeviationOfTheArguments) {
-  for (const Example& example : examples()) {
+  for (const DrawExample& example : draw_examples()) {
     SCOPED_TRACE(example.drawn.type);
     const at::Tensor values = draw_one(example.drawn);
     EXPECT_EQ(values.scalar_type(), at::kFloat);
@@ -127,7 +127,7 @@ TEST(Draw, IsTheSameInEveryTypeUpToRounding) {
                                             {DType::kFloat32, 2e-7},
                                             {DType::kFloat16, 2e-3},
                                             {DType::kBFloat16, 1.6e-2}};
-  for (Example example : examples()) {
+  for (DrawExample example : draw_examples()) {
     SCOPED_TRACE(example.drawn.type);
     const at::Tensor exact = draw_one(example.drawn, 1, Floats::kDouble);
     EXPECT_EQ(exact.scalar_type(), at::kDouble);

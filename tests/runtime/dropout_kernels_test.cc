@@ -21,7 +21,7 @@
 namespace heterog::runtime {
 namespace {
 
-constexpr RandomStream kStream{7, 3, OpId(11)};
+constexpr RandomStream kDropoutStream{7, 3, OpId(11)};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
@@ -80,11 +80,11 @@ const std::array<Grid, 3> kGrids = {{{1, 1}, {2, 3}, {4, 50}}};
 TEST(DropoutKernels, KeepWhatTheCpuKeeps) {
   const on_gpu::HostKernels kernels;
   for (const Slice& slice : slices()) {
-    const at::Tensor expected = keep_mask(kStream, 0.4, slice.sizes, slice.cut, at::kCPU);
+    const at::Tensor expected = keep_mask(kDropoutStream, 0.4, slice.sizes, slice.cut, at::kCPU);
     for (const Grid& grid : kGrids) {
       on_gpu::set_grid(grid);
       const at::Tensor kept = expected.logical_not();
-      ASSERT_TRUE(fill_kept_on_gpu(kept, keep_rule(kStream, 0.4, slice.sizes, slice.cut)));
+      ASSERT_TRUE(fill_kept_on_gpu(kept, keep_rule(kDropoutStream, 0.4, slice.sizes, slice.cut)));
       EXPECT_TRUE(kept.equal(expected)) << expected.sizes() << " " << grid.x;
     }
   }
@@ -100,13 +100,13 @@ TEST(DropoutKernels, MakeProductsWithTheBitsOfTheCpu) {
       x = x.mul(at::exp2(at::randint(-30, 20, slice.sizes, at::kDouble))).to(type);
       x.flatten()[0] = kInfinity;  // ∞ · 0 is no number, −0 stays
       if (x.numel() > 1) x.flatten()[1] = -0.0;
-      const at::Tensor mask = keep_mask(kStream, rate, slice.sizes, slice.cut, at::kCPU);
+      const at::Tensor mask = keep_mask(kDropoutStream, rate, slice.sizes, slice.cut, at::kCPU);
       const at::Tensor expected = at::native_dropout_backward(x, mask, scale);
       for (const Grid& grid : kGrids) {
         on_gpu::set_grid(grid);
         const at::Tensor made = at::full_like(x, 9), kept = mask.logical_not();
-        ASSERT_TRUE(
-            drop_on_gpu(made, kept, x, scale, keep_rule(kStream, rate, slice.sizes, slice.cut)));
+        ASSERT_TRUE(drop_on_gpu(made, kept, x, scale,
+                                keep_rule(kDropoutStream, rate, slice.sizes, slice.cut)));
         EXPECT_TRUE(kept.equal(mask));
         const at::Tensor numbers = expected.eq(expected);  // no number has one form
         EXPECT_TRUE(made.eq(made).equal(numbers));

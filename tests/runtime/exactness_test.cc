@@ -7,10 +7,9 @@
 
 #include "base/rng.h"
 #include "compiler/check/check_bytes.h"
-#include "runtime/check/verify.h"
 #include "runtime/exec/random_data.h"
-#include "runtime/jobs.h"
 #include "runtime/ranks/team.h"
+#include "runtime/verified.h"
 
 namespace heterog::runtime {
 namespace {
@@ -25,13 +24,6 @@ using graph::TensorRole;
 using support::GraphMaker;
 using support::kB;
 using support::n;
-
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
-
-double off_by(std::shared_ptr<const cost::Problem> problem, const decide::Strategy& strategy) {
-  const TestJob test = make_test_job(problem, strategy);
-  return verify(test.job, test.plan, {.steps = 3}).worst_relative();
-}
 
 // ---- a reference that shares nothing with the plan's slices ----
 

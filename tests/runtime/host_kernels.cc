@@ -61,7 +61,7 @@ const std::map<std::string, Kernel>& kernels() {
 
 std::atomic<bool> g_on = false;
 std::optional<Grid> g_grid;
-std::mutex g_mutex;
+std::mutex g_kernels_mutex;
 std::map<std::string, int> g_launches;
 
 // What the fake device would know of a kernel of its own.
@@ -75,7 +75,7 @@ void note(const KernelCall& call, std::size_t written) {
     touches.push_back({tensor.data_ptr(), tensor.nbytes(), i < written});
   }
   {
-    const std::lock_guard lock(g_mutex);
+    const std::lock_guard lock(g_kernels_mutex);
     ++g_launches[call.name];
   }
   const at::Device device = call.tensors.front().device();
@@ -97,7 +97,7 @@ HostKernels::~HostKernels() {
 }
 
 int launches_of(const std::string& name) {
-  const std::lock_guard lock(g_mutex);
+  const std::lock_guard lock(g_kernels_mutex);
   const auto found = g_launches.find(name);
   return found == g_launches.end() ? 0 : found->second;
 }

@@ -7,17 +7,14 @@
 #include "compiler/rescale.h"
 #include "decide/layout.h"
 #include "decide/random_instances.h"
-#include "runtime/check/verify.h"
-#include "runtime/jobs.h"
 #include "runtime/program/faults.h"
+#include "runtime/verified.h"
 
 namespace heterog::runtime {
 namespace {
 
 using compiler::TaskKind;
 using decide::SyncMethod;
-
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 std::shared_ptr<const cost::Problem> problem_of(const std::string& graph, std::int64_t batch) {
   return decide::toy_problem(graph::read_graph(graph), 3, batch);

@@ -30,17 +30,17 @@ std::string name_of(const testing::TestParamInfo<Call>& info) {
   return name;
 }
 
-const std::vector<std::vector<graph::Affine>> kShapes = {
+const std::vector<std::vector<graph::Affine>> kListShapes = {
     {support::n(3), support::n(5)}, {support::n(7)}, {support::n(1)}};
 
 // The op on three tensors of their own, and its operands in float32; numbers in float64.
-struct Case {
+struct ListCase {
   std::vector<OpId> ops;
   graph::ModelGraph graph;
   std::vector<at::Tensor> operands;
 };
 
-Case make_case(const Call& call) {
+ListCase make_case(const Call& call) {
   support::GraphMaker make("lists");
   at::manual_seed(3);
   const TensorId shared = make.input("rate", {}, graph::DType::kFloat64);
@@ -54,7 +54,7 @@ Case make_case(const Call& call) {
   const auto random = [](const std::vector<graph::Affine>& shape) {
     return at::rand(sizes_at(shape, 1)) + 0.5;
   };
-  for (const auto& shape : kShapes) {
+  for (const auto& shape : kListShapes) {
     std::vector<Value> args = {tensor_value(input(shape, kFloat32))};
     operands.push_back(random(shape));
     for (Other other : call.others) {
@@ -91,7 +91,7 @@ void expect_same(const Call& call, const at::Tensor& is, const at::Tensor& expec
 class ListCallTest : public testing::TestWithParam<Call> {};
 
 TEST_P(ListCallTest, GivesWhatCallsForEachGive) {
-  const Case one = make_case(GetParam());
+  const ListCase one = make_case(GetParam());
   const std::size_t width = one.operands.size() / one.ops.size();
   std::vector<at::Tensor> expected;
   for (std::size_t i = 0; i < one.ops.size(); ++i) {

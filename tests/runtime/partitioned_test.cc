@@ -41,7 +41,7 @@ int parts(const compiler::Plan& plan, TaskKind kind) {
   return count;
 }
 
-struct Case {
+struct PartitionedCase {
   const char* graph;
   bool in_parts = true;
   double tolerance = 1e-10;
@@ -50,7 +50,7 @@ struct Case {
 // Adam, AdamW, SGD with momentum; tied tables, of which the gradient's addends come together or
 // apart; masters of bfloat16; weights that lie channels last. Clipping wants all of every gradient,
 // so its parameters have one server.
-class Partitioned : public testing::TestWithParam<Case> {};
+class Partitioned : public testing::TestWithParam<PartitionedCase> {};
 
 TEST_P(Partitioned, TrainsAsOneDevice) {
   const auto problem = std::shared_ptr<const cost::Problem>(
@@ -67,16 +67,17 @@ TEST_P(Partitioned, TrainsAsOneDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Graphs, Partitioned,
-                         testing::Values(Case{"models/bert_large24-tiny.json.gz"},
-                                         Case{"models/gnmt4-tiny.json.gz"},
-                                         Case{"models/vgg19-tiny.json.gz"},
-                                         Case{"tests/data/transformer_tied.json.gz", false},
-                                         Case{"tests/data/partly_tied.json.gz"},
-                                         Case{"tests/data/convolutions_adamw.json.gz"},
-                                         Case{"tests/data/channels_last.json.gz", true, 1e-9},
-                                         Case{"tests/data/masters_bfloat16.json.gz"},
-                                         Case{"tests/data/mlp_clipped.json.gz", false}));
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, Partitioned,
+    testing::Values(PartitionedCase{"models/bert_large24-tiny.json.gz"},
+                    PartitionedCase{"models/gnmt4-tiny.json.gz"},
+                    PartitionedCase{"models/vgg19-tiny.json.gz"},
+                    PartitionedCase{"tests/data/transformer_tied.json.gz", false},
+                    PartitionedCase{"tests/data/partly_tied.json.gz"},
+                    PartitionedCase{"tests/data/convolutions_adamw.json.gz"},
+                    PartitionedCase{"tests/data/channels_last.json.gz", true, 1e-9},
+                    PartitionedCase{"tests/data/masters_bfloat16.json.gz"},
+                    PartitionedCase{"tests/data/mlp_clipped.json.gz", false}));
 
 // A machine's devices are spoken for by one of them; hosts have rows, devices too.
 TEST(Partitioned, GoesToHostsAndThroughSpeakers) {

@@ -16,14 +16,14 @@
 namespace heterog::runtime {
 namespace {
 
-struct Case {
+struct PipelineCase {
   const char* model;
   const char* cluster;
   std::int64_t batch;
   int micro_batches;
 };
 
-std::shared_ptr<const cost::Problem> problem_of(const Case& one) {
+std::shared_ptr<const cost::Problem> problem_on_cluster(const PipelineCase& one) {
   const auto cluster = std::make_shared<const cluster::Cluster>(
       cluster::load_cluster("configs/clusters/" + std::string(one.cluster) + ".json"));
   return cost::make_problem(std::make_shared<const graph::ModelGraph>(
@@ -31,10 +31,10 @@ std::shared_ptr<const cost::Problem> problem_of(const Case& one) {
                             cluster, cost::CalibratedModel(), one.batch);
 }
 
-class Pipelines : public testing::TestWithParam<Case> {};
+class Pipelines : public testing::TestWithParam<PipelineCase> {};
 
 TEST_P(Pipelines, TrainAsOneDevice) {
-  const auto problem = problem_of(GetParam());
+  const auto problem = problem_on_cluster(GetParam());
   const int micro_batches = GetParam().micro_batches;
   const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
@@ -58,7 +58,7 @@ TEST_P(Pipelines, TrainAsOneDevice) {
 // What a search makes of a pipeline: layers on other devices, other shares, micro-batches and
 // turns.
 TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
-  const auto problem = problem_of(GetParam());
+  const auto problem = problem_on_cluster(GetParam());
   const int micro_batches = GetParam().micro_batches;
   const search::Registry registry(search::builtin_planners());
   ThreadPool pool(1);
@@ -84,7 +84,7 @@ TEST_P(Pipelines, TrainAsOneDeviceWhateverIsMoved) {
 // Gradients of parameters put off, a tied table in the last stage alone, dispatched in rounds of a
 // better order: as search judges pipelines.
 TEST_P(Pipelines, TrainAsOneDeviceInRoundsOfABetterOrder) {
-  const auto problem = problem_of(GetParam());
+  const auto problem = problem_on_cluster(GetParam());
   const search::Chain chain = search::make_chain(*problem, 8);
   search::LayerTimes times(*problem, chain);
   const search::StageCosts costs(times, GetParam().micro_batches, false);
@@ -125,10 +125,10 @@ TEST(PipelinesOfHalfPrecision, BothEndsCopyWhatTheyShare) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Pipelines,
-                         testing::Values(Case{"bert_large24-tiny", "heterog-4gpu", 17, 3},
-                                         Case{"gnmt4-tiny", "heterog-4gpu", 16, 5},
-                                         Case{"transformer6-tiny", "office-mixed", 17, 2},
-                                         Case{"vgg19-tiny", "spp-a", 16, 2}),
+                         testing::Values(PipelineCase{"bert_large24-tiny", "heterog-4gpu", 17, 3},
+                                         PipelineCase{"gnmt4-tiny", "heterog-4gpu", 16, 5},
+                                         PipelineCase{"transformer6-tiny", "office-mixed", 17, 2},
+                                         PipelineCase{"vgg19-tiny", "spp-a", 16, 2}),
                          [](const auto& info) {
                            std::string name = info.param.model;
                            std::ranges::replace(name, '-', '_');

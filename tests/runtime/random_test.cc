@@ -67,7 +67,7 @@ TEST(KeepMask, KeepsItsShareAndChangesWithEveryKey) {
 using graph::float_value;
 using graph::Value;
 
-Value bool_value(bool value) { return {.kind = Value::Kind::kBool, .integer = {0, value ? 1 : 0}}; }
+Value truth(bool value) { return {.kind = Value::Kind::kBool, .integer = {0, value ? 1 : 0}}; }
 
 bool draws(const std::string& type, const std::vector<Value>& more = {}) {
   support::GraphMaker maker;
@@ -108,16 +108,16 @@ TEST(RandomOperators, DrawNothingWhereTheirArgumentsSaySo) {
   const Value low = float_value(0.1), none = float_value(0);
   EXPECT_TRUE(draws("aten.randint_like.Tensor"));
   EXPECT_FALSE(draws("aten.rand_like.default")) << "by counter";
-  EXPECT_TRUE(draws("aten.alpha_dropout.default", {low, bool_value(true)}));
-  EXPECT_FALSE(draws("aten.alpha_dropout.default", {low, bool_value(false)}));
+  EXPECT_TRUE(draws("aten.alpha_dropout.default", {low, truth(true)}));
+  EXPECT_FALSE(draws("aten.alpha_dropout.default", {low, truth(false)}));
   const std::string attention = "aten.scaled_dot_product_attention.default";
   EXPECT_TRUE(draws(attention, {Value{}, Value{}, Value{}, low}));
   EXPECT_FALSE(draws(attention, {Value{}, Value{}, Value{}, none}));
   EXPECT_FALSE(draws(attention));
-  EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(true)})) << "by counter";
-  EXPECT_FALSE(draws("aten.native_dropout.default", {low, bool_value(false)}));
+  EXPECT_FALSE(draws("aten.native_dropout.default", {low, truth(true)})) << "by counter";
+  EXPECT_FALSE(draws("aten.native_dropout.default", {low, truth(false)}));
   EXPECT_FALSE(draws("aten.native_dropout.default", {low, Value{}})) << "by counter";
-  EXPECT_TRUE(draws("aten.dropout.default", {low, bool_value(true)}));
+  EXPECT_TRUE(draws("aten.dropout.default", {low, truth(true)}));
   EXPECT_FALSE(draws("aten.relu.default"));
 }
 

@@ -24,7 +24,7 @@ decide::Strategy by_rows(const cost::Problem& problem, const std::vector<double>
   return strategy;
 }
 
-std::shared_ptr<const cost::Problem> problem_of(const std::string& path, std::int64_t batch = 17) {
+std::shared_ptr<const cost::Problem> toy_of(const std::string& path, std::int64_t batch = 17) {
   return decide::toy_problem(graph::read_graph(path), 3, batch);
 }
 
@@ -32,7 +32,7 @@ std::size_t scatters(const compiler::Plan& plan) {
   return static_cast<std::size_t>(std::ranges::count(plan.kind, TaskKind::kReduceScatter));
 }
 
-struct Case {
+struct ShardCase {
   const char* graph;
   bool scatters = true;
   double tolerance = 1e-10;
@@ -40,10 +40,10 @@ struct Case {
 
 // Adam, AdamW, SGD with momentum, chains of single operators; tied tables; masters of bfloat16;
 // clipping, whose norm wants whole gradients, so that none is scattered.
-class Sharded : public testing::TestWithParam<Case> {};
+class Sharded : public testing::TestWithParam<ShardCase> {};
 
 TEST_P(Sharded, TrainsAsOneDevice) {
-  const auto problem = problem_of(GetParam().graph);
+  const auto problem = toy_of(GetParam().graph);
   for (const std::vector<double>& rows :
        {std::vector<double>{}, std::vector<double>{1, 5, 2}, std::vector<double>{1, 1e6, 1}}) {
     for (Bytes bucket : {Bytes{0}, Bytes{1} << 12, Bytes{1} << 30}) {
@@ -58,20 +58,20 @@ TEST_P(Sharded, TrainsAsOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Sharded,
-                         testing::Values(Case{"models/bert_large24-tiny.json.gz"},
-                                         Case{"models/gnmt4-tiny.json.gz"},
-                                         Case{"models/vgg19-tiny.json.gz"},
-                                         Case{"tests/data/transformer_tied.json.gz", false},
-                                         Case{"tests/data/partly_tied.json.gz"},
-                                         Case{"tests/data/convolutions_adamw.json.gz"},
-                                         Case{"tests/data/channels_last.json.gz", true, 1e-9},
-                                         Case{"tests/data/mlp_sgd.json.gz"},
-                                         Case{"tests/data/masters_bfloat16.json.gz"},
-                                         Case{"tests/data/mlp_clipped.json.gz", false}));
+                         testing::Values(ShardCase{"models/bert_large24-tiny.json.gz"},
+                                         ShardCase{"models/gnmt4-tiny.json.gz"},
+                                         ShardCase{"models/vgg19-tiny.json.gz"},
+                                         ShardCase{"tests/data/transformer_tied.json.gz", false},
+                                         ShardCase{"tests/data/partly_tied.json.gz"},
+                                         ShardCase{"tests/data/convolutions_adamw.json.gz"},
+                                         ShardCase{"tests/data/channels_last.json.gz", true, 1e-9},
+                                         ShardCase{"tests/data/mlp_sgd.json.gz"},
+                                         ShardCase{"tests/data/masters_bfloat16.json.gz"},
+                                         ShardCase{"tests/data/mlp_clipped.json.gz", false}));
 
 // Every device keeps its rows of the state, and nothing else of it.
 TEST(ShardedState, IsWhatTheRowsTake) {
-  const auto problem = problem_of("models/bert_large24-tiny.json.gz");
+  const auto problem = toy_of("models/bert_large24-tiny.json.gz");
   const TestJob test = make_test_job(problem, by_rows(*problem, {1, 1, 2}));
   const TestJob whole =
       make_test_job(problem, weighted(*problem, {2, 1, 3}, SyncMethod::kAllReduce));
@@ -139,7 +139,7 @@ TEST(ShardedState, IsSavedWhole) {
 }
 
 TEST(ShardedFaults, AreFound) {
-  const auto problem = problem_of("models/lenet5-tiny.json.gz");
+  const auto problem = toy_of("models/lenet5-tiny.json.gz");
   for (Fault fault : {Fault::kSkipGather, Fault::kOldShard, Fault::kWrongRows}) {
     TestJob test = make_test_job(problem, by_rows(*problem, {}));
     inject(test.job, test.plan, fault);

@@ -15,7 +15,7 @@
 namespace heterog::runtime {
 namespace {
 
-constexpr RandomStream kStream{7, 3, OpId(11)};
+constexpr RandomStream kVariatesStream{7, 3, OpId(11)};
 constexpr std::int64_t kCount = 200'000;
 using Kind = Law::Kind;
 
@@ -62,7 +62,7 @@ TEST(Variates, FunctionsAreThoseOfTheLibraryToTheLastDigits) {
 // ---- statistics ----
 
 at::Tensor whole_of(const Law& law, std::int64_t count = kCount) {
-  return random_numbers(kStream, law, {count}, Cut{}, at::kCPU);
+  return random_numbers(kVariatesStream, law, {count}, Cut{}, at::kCPU);
 }
 
 std::vector<double> sorted(const at::Tensor& values) {
@@ -203,8 +203,8 @@ TEST(RandomNumbers, OfFewDigitsAreMultiplesBelowOne) {
 
 TEST(RandomIntegers, AreEquallyOften) {
   const std::int64_t low = -3, count = 7;
-  const at::Tensor values =
-      random_integers(kStream, {low, static_cast<std::uint64_t>(count)}, {kCount}, {}, at::kCPU);
+  const at::Tensor values = random_integers(
+      kVariatesStream, {low, static_cast<std::uint64_t>(count)}, {kCount}, {}, at::kCPU);
   double squares = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto found = values.eq(low + i).sum().item<std::int64_t>();
@@ -219,16 +219,16 @@ TEST(RandomIntegers, AreEquallyOften) {
 TEST(RandomIntegers, ReachTheEndsOfTheirType) {
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   const at::Tensor low =
-      random_integers(kStream, {least, std::uint64_t{1} << 63}, {1000}, {}, at::kCPU);
+      random_integers(kVariatesStream, {least, std::uint64_t{1} << 63}, {1000}, {}, at::kCPU);
   EXPECT_LT(low.max().item<std::int64_t>(), 0);
   EXPECT_LT(low.min().item<std::int64_t>(), least / 100 * 98);
-  const at::Tensor one = random_integers(kStream, {5, 1}, {10}, {}, at::kCPU);
+  const at::Tensor one = random_integers(kVariatesStream, {5, 1}, {10}, {}, at::kCPU);
   EXPECT_TRUE(one.eq(5).all().item<bool>());
 }
 
 TEST(RandomOrder, HasEveryNumberOnceAnywhere) {
   for (const std::int64_t count : {0, 1, 2, 1000}) {
-    const at::Tensor order = random_order(kStream, count, at::kCPU);
+    const at::Tensor order = random_order(kVariatesStream, count, at::kCPU);
     EXPECT_TRUE(std::get<0>(order.sort()).equal(at::arange(count, at::kLong))) << count;
   }
   // Of 3 numbers there are 6 orders, each as likely.
@@ -279,13 +279,14 @@ TEST(RandomNumbers, OfASliceAreThoseOfTheWholeByWhateverMeans) {
   for (const Expected& expected : laws()) {
     SCOPED_TRACE(expected.name);
     expect_slices_of_the_whole([&](const auto& sizes, const Cut& cut, bool tensors) {
-      return tensors ? random_numbers_by_tensors(kStream, expected.law, sizes, cut, at::kCPU)
-                     : random_numbers(kStream, expected.law, sizes, cut, at::kCPU);
+      return tensors
+                 ? random_numbers_by_tensors(kVariatesStream, expected.law, sizes, cut, at::kCPU)
+                 : random_numbers(kVariatesStream, expected.law, sizes, cut, at::kCPU);
     });
     // The rare branches too.
-    EXPECT_TRUE(
-        whole_of(expected.law)
-            .equal(random_numbers_by_tensors(kStream, expected.law, {kCount}, Cut{}, at::kCPU)));
+    EXPECT_TRUE(whole_of(expected.law)
+                    .equal(random_numbers_by_tensors(kVariatesStream, expected.law, {kCount}, Cut{},
+                                                     at::kCPU)));
   }
 }
 
@@ -293,8 +294,8 @@ TEST(RandomIntegers, OfASliceAreThoseOfTheWholeByWhateverMeans) {
   for (const Range& range :
        {Range{0, 10}, {-5, 3}, {0, std::uint64_t{1} << 63}, {-1, 1'000'000'007}}) {
     expect_slices_of_the_whole([&](const auto& sizes, const Cut& cut, bool tensors) {
-      return tensors ? random_integers_by_tensors(kStream, range, sizes, cut, at::kCPU)
-                     : random_integers(kStream, range, sizes, cut, at::kCPU);
+      return tensors ? random_integers_by_tensors(kVariatesStream, range, sizes, cut, at::kCPU)
+                     : random_integers(kVariatesStream, range, sizes, cut, at::kCPU);
     });
   }
 }

@@ -1,5 +1,4 @@
 // Whole training steps of the tiny zoo under plans of every kind equal those of one device.
-#include "runtime/check/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -10,24 +9,13 @@
 #include "base/rng.h"
 #include "decide/layout.h"
 #include "decide/micro_batches.h"
-#include "runtime/jobs.h"
 #include "runtime/program/faults.h"
+#include "runtime/verified.h"
 
 namespace heterog::runtime {
 namespace {
 
 using decide::SyncMethod;
-
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
-
-std::string text_of(const Verification& verification) {
-  std::string text;
-  for (const Difference& worst : verification.worst) {
-    text += fmt::format("{} {} on {} step {}: {:.2e}\n", worst.kind, worst.tensor, worst.device,
-                        worst.step, worst.relative);
-  }
-  return text;
-}
 
 void expect_exact(std::shared_ptr<const cost::Problem> problem, const decide::Strategy& strategy,
                   const std::string& what) {
@@ -47,15 +35,6 @@ std::vector<std::string> graphs_in(const std::string& folder, const std::string&
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string test_name(const testing::TestParamInfo<std::string>& info) {
-  const std::string file = std::filesystem::path(info.param).stem().stem().string();
-  std::string name;
-  for (char c : file) {
-    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
-  }
-  return name;
 }
 
 void expect_all_plans_exact(const std::string& path, std::int64_t batch, std::uint64_t mixes) {
@@ -91,7 +70,7 @@ class Served : public testing::TestWithParam<std::string> {};
 
 TEST_P(Served, HostsThatServeTrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
-      decide::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 16);
+      decide::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 32);
   const std::vector<double> even(6, 1), unequal = {1, 7, 2, 1, 3, 2};
   expect_exact(problem, weighted(*problem, even, SyncMethod::kParameterServer), "ev-ps");
   expect_exact(problem, weighted(*problem, unequal, SyncMethod::kParameterServer), "unequal ps");

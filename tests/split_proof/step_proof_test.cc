@@ -20,7 +20,7 @@ using graph::SplitAnalysis;
 using graph::SplitKind;
 using graph::TensorRole;
 
-constexpr double kTolerance = 1e-10;  // relative, in double precision (decision 12)
+constexpr double kStepTolerance = 1e-10;  // relative, in double precision (decision 12)
 
 bool normalises_batches(const ModelGraph& graph) {
   for (OpId op : graph.op_ids()) {
@@ -66,7 +66,7 @@ std::vector<std::string> wrong_tensors(const ModelGraph& graph, const SplitAnaly
     const bool gradient = graph.tensor(id).role == TensorRole::kGradient;
     const bool vanishes = gradient && expected[id].norm().item<double>() < 1e-6 * global;
     EXPECT_FALSE(expected[id].isnan().any().item<bool>()) << graph.tensor(id).name;
-    if (!agree(found[id], expected[id], kTolerance, vanishes ? global : 0)) {
+    if (!agree(found[id], expected[id], kStepTolerance, vanishes ? global : 0)) {
       wrong.push_back(graph.tensor(id).name);
     }
   }

@@ -132,8 +132,9 @@ at::Tensor integers(const graph::ModelGraph& graph, TensorId id, std::vector<std
 }
 
 // Between what was seen. A buffer that was seen with one value that is not 0 is near it.
-std::optional<at::Tensor> between(const graph::Tensor& tensor,
-                                  const std::vector<std::int64_t>& sizes, at::ScalarType type) {
+std::optional<at::Tensor> drawn_between(const graph::Tensor& tensor,
+                                        const std::vector<std::int64_t>& sizes,
+                                        at::ScalarType type) {
   if (!tensor.values) return std::nullopt;
   auto [low, high] = *tensor.values;
   if (tensor.role == TensorRole::kBuffer && low == high) {
@@ -189,7 +190,7 @@ at::Tensor random_source(const graph::ModelGraph& graph, TensorId id, std::int64
     return mask;
   }
   if (!at::isFloatingType(type)) return integers(graph, id, sizes, type);
-  if (const std::optional<at::Tensor> seen = between(tensor, sizes, type)) return *seen;
+  if (const std::optional<at::Tensor> seen = drawn_between(tensor, sizes, type)) return *seen;
   switch (tensor.role) {
     case TensorRole::kParameter:
       return parameter(tensor.name, sizes, type);

@@ -210,14 +210,14 @@ void QueueStreams::wait(std::size_t flight) {
 
 namespace {
 
-Nanoseconds between(const c10::Event& first, const c10::Event& second) {
+Nanoseconds time_between(const c10::Event& first, const c10::Event& second) {
   return static_cast<Nanoseconds>(std::llround(1e6 * first.elapsedTime(second)));
 }
 
 }  // namespace
 
 Nanoseconds QueueStreams::duration(std::size_t flight) const {
-  return between(flights_[flight].begin, flights_[flight].end);
+  return time_between(flights_[flight].begin, flights_[flight].end);
 }
 
 void QueueStreams::synchronize() {
@@ -230,7 +230,7 @@ IdVector<InstructionId, Span> QueueStreams::spans() const {
   const c10::Event& zero = flights_[now_].begin;
   IdVector<InstructionId, Span> spans(ends_.size());
   for (InstructionId id : id_range<InstructionId>(ends_.size())) {
-    spans[id] = {between(zero, begins_[id.value()]), between(zero, ends_[id.value()])};
+    spans[id] = {time_between(zero, begins_[id.value()]), time_between(zero, ends_[id.value()])};
   }
   return spans;
 }

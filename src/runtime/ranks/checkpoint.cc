@@ -19,7 +19,7 @@ std::string graph_hash(const Job& job) {
 }
 
 // Of the tensors that ranks keep, by the names of the file; the same on all of them.
-std::map<std::string, TensorId> kept(const Ranks& ranks) {
+std::map<std::string, TensorId> kept_tensors(const Ranks& ranks) {
   const graph::ModelGraph& graph = *ranks.job().problem->graph;
   std::map<std::string, TensorId> ids;
   for (TensorId id : graph.tensor_ids()) {
@@ -36,7 +36,7 @@ tensors::TensorForm form_of(const graph::ModelGraph& graph, TensorId id) {
 // Each tensor is written as it comes from the rank that keeps it.
 void write(const std::string& path, Ranks& ranks, const CheckpointInfo& info) {
   const Job& job = ranks.job();
-  const std::map<std::string, TensorId> ids = kept(ranks);
+  const std::map<std::string, TensorId> ids = kept_tensors(ranks);
   tensors::TensorForms forms;
   for (const auto& [name, id] : ids) forms[name] = form_of(*job.problem->graph, id);
   const tensors::Metadata metadata{{"format", kFormat},
@@ -87,7 +87,7 @@ void save_checkpoint(const std::string& path, Ranks& ranks, const CheckpointInfo
   if (ranks.speaks()) {
     write(path, ranks, info);
   } else {
-    for (const auto& [name, id] : kept(ranks)) ranks.get_where_it_speaks(id);
+    for (const auto& [name, id] : kept_tensors(ranks)) ranks.get_where_it_speaks(id);
   }
   ranks.meet(0);
 }
