@@ -69,8 +69,11 @@ INSTANTIATE_TEST_SUITE_P(Models, TinyZoo, testing::ValuesIn(graphs_in("models", 
 class Served : public testing::TestWithParam<std::string> {};
 
 TEST_P(Served, HostsThatServeTrainAsOneDevice) {
-  const std::shared_ptr<const cost::Problem> problem =
-      decide::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, 32);
+  // A hundred batch norms make too much of a rounding on slices of one or two samples, whose
+  // variances are near 0 (docs/verifying.md): four at least.
+  const bool deep = GetParam().find("resnet101") != std::string::npos;
+  const std::shared_ptr<const cost::Problem> problem = decide::served_problem(
+      graph::read_graph(GetParam()), 2, {true, false, true}, deep ? 64 : 16);
   const std::vector<double> even(6, 1), unequal = {1, 7, 2, 1, 3, 2};
   expect_exact(problem, weighted(*problem, even, SyncMethod::kParameterServer), "ev-ps");
   expect_exact(problem, weighted(*problem, unequal, SyncMethod::kParameterServer), "unequal ps");
