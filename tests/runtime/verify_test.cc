@@ -72,8 +72,8 @@ TEST_P(Served, HostsThatServeTrainAsOneDevice) {
   // A hundred batch norms make too much of a rounding on slices of one or two samples, whose
   // variances are near 0 (docs/verifying.md): four at least.
   const bool deep = GetParam().find("resnet101") != std::string::npos;
-  const std::shared_ptr<const cost::Problem> problem = decide::served_problem(
-      graph::read_graph(GetParam()), 2, {true, false, true}, deep ? 64 : 16);
+  const std::shared_ptr<const cost::Problem> problem =
+      decide::served_problem(graph::read_graph(GetParam()), 2, {true, false, true}, deep ? 64 : 16);
   const std::vector<double> even(6, 1), unequal = {1, 7, 2, 1, 3, 2};
   expect_exact(problem, weighted(*problem, even, SyncMethod::kParameterServer), "ev-ps");
   expect_exact(problem, weighted(*problem, unequal, SyncMethod::kParameterServer), "unequal ps");
