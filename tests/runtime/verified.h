@@ -18,7 +18,7 @@ inline constexpr double kTolerance = 1e-10;  // relative, in double precision (d
 
 // Of a compiled strategy from one device, after so many steps.
 inline double off_by(const std::shared_ptr<const cost::Problem>& problem,
-                     const decide::Strategy& strategy, int steps = 2) {
+                     const decide::Strategy& strategy, int steps = 3) {
   const TestJob test = make_test_job(problem, strategy);
   return verify(test.job, test.plan, {.steps = steps}).worst_relative();
 }
