@@ -19,6 +19,7 @@
 #include "cluster/cluster_io.h"
 #include "cost/cost_model.h"
 #include "cost/problem.h"
+#include "cost/profile.h"
 #include "graph/graph_io.h"
 #include "search/placement/fusion.h"
 #include "search/placement/node_orders.h"
@@ -41,32 +42,20 @@ double communication_over_computation(const PlacementGraph& graph, const search:
   return edges / nodes;
 }
 
-// Of the line through (1/16, a), (1/8, b), (1/4, c) by least squares, at 1.
-double extrapolated(const std::array<double, kParts.size()>& values) {
-  double mean_x = 0, mean_y = 0;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    mean_x += 1.0 / static_cast<double>(kParts[i] * kParts.size());
-    mean_y += values[i] / static_cast<double>(kParts.size());
-  }
-  double covariance = 0, variance = 0;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    const double x = 1.0 / static_cast<double>(kParts[i]) - mean_x;
-    covariance += x * (values[i] - mean_y);
-    variance += x * x;
-  }
-  return mean_y + covariance / variance * (1 - mean_x);
-}
-
-// The mean over nodes, where the batch's own is not zero, of |extrapolated / own − 1|.
+// The mean over nodes, where the batch's own is not zero, of |extrapolated / own − 1|: the line is
+// that of profiles, `of` gives a time or bytes.
 template <class Of>
 double deviation(const std::vector<PlacementGraph>& small, const PlacementGraph& whole, Of of) {
+  const std::int64_t batch = whole.problem->batch;
   double sum = 0, count = 0;
   for (search::NodeId node : whole.nodes()) {
     const double own = of(whole, node);
     if (own == 0) continue;
-    std::array<double, kParts.size()> values{};
-    for (std::size_t i = 0; i < kParts.size(); ++i) values[i] = of(small[i], node);
-    sum += std::abs(extrapolated(values) / own - 1);
+    std::vector<cost::Measurement> measured;
+    for (const PlacementGraph& graph : small) {
+      measured.push_back({graph.problem->batch, of(graph, node)});
+    }
+    sum += std::abs(cost::fit_line(measured).at(batch) / own - 1);
     ++count;
   }
   return count == 0 ? 0 : sum / count;

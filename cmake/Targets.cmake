@@ -44,8 +44,8 @@ function(heterog_without_headers)
 endfunction()
 
 # Other sources are compiled eight at a time, which takes a third of the time: most of it goes into
-# reading headers. So names in anonymous namespaces differ within a folder. -DHETEROG_UNITY=OFF compiles each alone: that a source includes what it names shows
-# there.
+# reading headers. So names in anonymous namespaces differ within a folder. -DHETEROG_UNITY=OFF
+# compiles each alone: that a source includes what it names shows there.
 #
 # In release builds what every simulated plan runs through is compiled alone too: in a large unit the
 # compiler gives up inlining, which costs a tenth of the plans a second (docs/performance.md).

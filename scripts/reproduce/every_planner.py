@@ -6,7 +6,8 @@
 `quick` is seven models on two clusters, about a quarter of an hour on one core; `all` is 21 models on six
 clusters, at most two hours on two. Batches grow with the devices. Searches and learned placements simulate
 200 plans each; what takes longer than a minute has no plan. `budgets` has these alone, on the seven models and
-two clusters, with 100, 1,000 and 5,000 plans, ten minutes each at most. The folder keeps rows, and the same command goes on from there.
+two clusters, with 100, 1,000 and 5,000 plans, ten minutes each at most. The folder keeps rows, and the same
+command goes on from there.
 Printed: a table of every model and cluster in milliseconds over the best known of that case, and for each
 planner how often it fits, the median and the worst gap, and the median of its planning seconds.
 """
@@ -106,15 +107,15 @@ def print_budgets(cases: Path, folder: Path, threads: int) -> None:
     ]
     print(f"step over the best of all these, median and worst of {len(best)} cases\n")
     print(f"{'planner':16} " + " ".join(f"{f'{budget} plans':>20}" for budget in BUDGETS))
-    for name in ("data parallel", *SEARCHES):
+    for name in ("baselines", *SEARCHES):
         cells = []
         for of in found:
             ratios = []
             for steps, least in zip(of, best):
-                own = [row for key, row in steps.items()
-                       if (key == name or name == "data parallel" and row["baseline"]) and row["feasible"]]  # fmt: skip
+                asked = [steps[name]] if name in steps else [row for row in steps.values() if row["baseline"]]
+                own = [row["step_seconds"] for row in asked if row["feasible"]]
                 if own:
-                    ratios.append(min(row["step_seconds"] for row in own) / least)
+                    ratios.append(min(own) / least)
             missing = len(best) - len(ratios)
             cells.append(f"{median(ratios):.2f} {max(ratios):6.2f}{f' (-{missing})' if missing else ''}" if ratios else "-")
         print(f"{name:16} " + " ".join(f"{cell:>20}" for cell in cells))
