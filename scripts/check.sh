@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The one check before a commit: format, layers, pages, clang-tidy on the C++ files that differ from
-# the last commit, build, every test. Usage: check.sh [--quick] [--tidy-all]
+# the last commit, build, every test. Usage: check.sh [--quick] [--thorough] [--tidy-all]
 #   --quick     leaves out the sanitizer builds and the tests marked slow
+#   --thorough  draws all the seeds of tests with random cases, not a quarter of them
 #   --tidy-all  runs clang-tidy on every file (minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,10 +11,10 @@ tests=()
 tidy=changed
 for argument in "$@"; do
   case "$argument" in
-    --quick) tests+=(--quick) ;;
+    --quick | --thorough) tests+=("$argument") ;;
     --tidy-all) tidy=all ;;
     *)
-      echo "check.sh: unknown argument '$argument'; known: --quick, --tidy-all" >&2
+      echo "check.sh: unknown argument '$argument'; known: --quick, --thorough, --tidy-all" >&2
       exit 2
       ;;
   esac

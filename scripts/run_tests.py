@@ -135,7 +135,8 @@ def python_tests(quick):
     note("Python tests")
     report = ROOT / "build" / "pytest.xml"
     report.unlink(missing_ok=True)
-    selection = ["-m", "not slow"] if quick else []
+    marks = ["not slow"] * quick + ["not thorough"] * ("HETEROG_THOROUGH" not in os.environ)
+    selection = ["-m", " and ".join(marks)] if marks else []
     ok = run(
         # A file stays on one worker, whose tests share what the file's fixtures have made. Workers
         # keep the cores busy, so PyTorch needs no second thread.
@@ -198,7 +199,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true",
                         help="leave out the sanitizer builds and the tests marked slow")
-    quick = parser.parse_args().quick
+    parser.add_argument("--thorough", action="store_true",
+                        help="draw all the seeds of tests with random cases, not a quarter of them, and run the "
+                             "Python tests marked thorough")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    if arguments.thorough:
+        os.environ["HETEROG_THOROUGH"] = "1"  # tests/support/rounds.h, python/tests/rounds.py
 
     steps = [
         ("layers", lambda: one("Layers", ["scripts/check_layers.sh"])),

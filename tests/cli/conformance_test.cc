@@ -124,21 +124,19 @@ class TellingOracle final : public oracle::Oracle {
 // Some devices have no sample of anything then, and there is nothing that they could give away.
 TEST(EveryPlanner, NoPlannerAsksForWhatIsNoStrategyWhereTheBatchIsSmallerThanTheCluster) {
   ThreadPool pool(2);
-  const std::map<std::string, std::vector<std::int64_t>> batches = {
-      {"vgg19", {1, 6}}, {"resnet50-tiny", {2, 7}}, {"mobilenet_v2", {5}}};
-  for (const auto& [model, sizes] : batches) {
-    for (const std::int64_t batch : sizes) {
-      const auto problem = load_test_problem(model, "heterog-8gpu", batch);
-      for (const PlannerEntry& entry : planner_registry().entries()) {
-        if (entry.small_problems) continue;
-        SCOPED_TRACE(model + ", batch " + std::to_string(batch) + ", " + std::string(entry.name));
-        TellingOracle oracle(*problem, pool);
-        PlannerContext context{.oracle = oracle, .rng = Rng(1)};
-        context.budget.evaluations = 120;
-        const PlannerResult found = entry.make({}, *problem->cluster)->plan(context);
-        EXPECT_EQ(found.refused, 0);
-        expect_every_op_placed(*problem, compiler::compile(*problem, found.strategy));
-      }
+  for (const auto& [model, batch] :
+       {std::pair("vgg19", 1), {"resnet50-tiny", 7}, {"mobilenet_v2", 5}}) {
+    const auto problem = load_test_problem(model, "heterog-8gpu", batch);
+    for (const PlannerEntry& entry : planner_registry().entries()) {
+      if (entry.small_problems) continue;
+      SCOPED_TRACE(std::string(model) + ", batch " + std::to_string(batch) + ", " +
+                   std::string(entry.name));
+      TellingOracle oracle(*problem, pool);
+      PlannerContext context{.oracle = oracle, .rng = Rng(1)};
+      context.budget.evaluations = 120;
+      const PlannerResult found = entry.make({}, *problem->cluster)->plan(context);
+      EXPECT_EQ(found.refused, 0);
+      expect_every_op_placed(*problem, compiler::compile(*problem, found.strategy));
     }
   }
 }
@@ -146,7 +144,6 @@ TEST(EveryPlanner, NoPlannerAsksForWhatIsNoStrategyWhereTheBatchIsSmallerThanThe
 INSTANTIATE_TEST_SUITE_P(RealGraphs, Conformance,
                          testing::Values(Case{"vgg19", "heterog-8gpu", 192},
                                          Case{"vgg19", "heterog-4gpu", 96},
-                                         Case{"nasnet_a_large-tiny", "heterog-8gpu", 32},
                                          Case{"nasnet_a_large-tiny", "heterog-4gpu", 16},
                                          Case{"bert_large24", "heterog-4gpu", 32}),
                          [](const auto& info) {

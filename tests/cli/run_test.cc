@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "cli/process.h"
 #include "cli/program.h"
+#include "support/rounds.h"
 
 namespace heterog::cli {
 namespace {
@@ -327,7 +328,7 @@ TEST_F(Run, StartsHostsThatServeWithTheirMachines) {
 // Twenty moments, from before the ranks meet to the middle of a step; half of the time ranks are
 // started by heterog, half by something else that does not end the others; by each transport.
 TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
-  for (int seed = 0; seed < 20; ++seed) {
+  for (int seed = 0; seed < support::rounds(32); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(static_cast<std::uint64_t>(seed));
     const int victim = static_cast<int>(rng.below(2));
@@ -576,7 +577,7 @@ TEST_F(Run, WritesNothingOutsideTheFoldersItIsGiven) {
 // taken, so that every kill finds it at work.
 TEST_F(Run, LosesNothingHoweverOftenItIsKilled) {
   const std::string straight = path("straight.safetensors"), file = path("killed.safetensors");
-  const std::string steps = "--steps 200 ";  // more than twenty times the lines below
+  const std::string steps = "--steps 200 ";  // more than the lines that all rounds take
   ASSERT_EQ(run(arguments(steps + checkpoint(straight))).code, 0);
   const std::string more = steps + "--every 1 --resume " + checkpoint(file);
   const auto writes = [&] {
@@ -586,7 +587,7 @@ TEST_F(Run, LosesNothingHoweverOftenItIsKilled) {
     }
     return false;
   };
-  for (int seed = 0; seed < 20; ++seed) {
+  for (int seed = 0; seed < support::rounds(32); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(static_cast<std::uint64_t>(seed));
     const auto job = start("kill" + std::to_string(seed), more, {}, Process::Out::kLines);

@@ -9,6 +9,7 @@
 #include "decide/random_instances.h"
 #include "runtime/program/faults.h"
 #include "runtime/verified.h"
+#include "support/rounds.h"
 
 namespace heterog::runtime {
 namespace {
@@ -53,12 +54,12 @@ TEST_P(OtherBatches, TrainAsOneDevice) {
   const std::shared_ptr<const cost::Problem> problem =
       decide::toy_problem(graph::read_graph(GetParam()), 3, 16);
   // NASNet has 11,000 operators.
-  const std::uint64_t seeds = problem->graph->op_count() > 5000 ? 2 : 10;
+  const int seeds = problem->graph->op_count() > 5000 ? 1 : support::rounds(12);
   const graph::ModelGraph& graph = *problem->graph;
   bool normalises = false;
   for (OpId op : graph.op_ids()) normalises |= graph.facts(op).batch_statistics.has_value();
   Rng rng(7);
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(seeds); ++seed) {
     const TestJob test =
         make_test_job(problem, seed % 2 == 0 ? random_mix(*problem, seed)
                                              : decide::random_instances(*problem, seed));

@@ -9,6 +9,7 @@
 #include "decide/random_instances.h"
 #include "runtime/program/faults.h"
 #include "runtime/verified.h"
+#include "support/rounds.h"
 
 namespace heterog::runtime {
 namespace {
@@ -30,7 +31,8 @@ class RepeatedDevices : public testing::TestWithParam<const char*> {};
 TEST_P(RepeatedDevices, TrainAsOneDevice) {
   const auto problem = problem_of(GetParam(), 11);
   std::size_t added = 0;
-  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+  const auto seeds = static_cast<std::uint64_t>(support::rounds(12));
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(seed);
     const TestJob test = make_test_job(problem, decide::random_instances(*problem, seed));
     added += accumulations(test.plan);

@@ -9,6 +9,7 @@
 #include "runtime/exec/random_data.h"
 #include "runtime/jobs.h"
 #include "runtime/ranks/team.h"
+#include "support/rounds.h"
 
 namespace heterog::runtime {
 namespace {
@@ -76,7 +77,8 @@ TEST(Order, NoRandomPlanHangsUnderRandomDelays) {
     const double overhead = devices < 3 ? 0 : 1e-9;
     problems.push_back(decide::toy_problem(support::tiny_mlp_graph(), devices, 8, overhead));
   }
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  const auto seeds = static_cast<std::uint64_t>(support::rounds(2000));
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     at = seed;
     const auto& problem = problems[DeviceId(seed % 4)];
     const TestJob test = make_test_job(problem, random_mix(*problem, seed));

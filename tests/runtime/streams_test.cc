@@ -25,6 +25,7 @@
 #include "runtime/ranks/team.h"
 #include "runtime/verified.h"
 #include "support/graphs.h"
+#include "support/rounds.h"
 
 namespace heterog::runtime {
 namespace {
@@ -268,8 +269,8 @@ TEST_P(Graphs, TrainAsOnCpusInAnOrderThatHolds) {
   std::vector<decide::Strategy> strategies = {
       weighted(*problem, {1, 1, 1}, SyncMethod::kAllReduce),
       weighted(*problem, {1, 5, 2}, SyncMethod::kParameterServer)};
-  for (std::uint64_t seed = 0; seed < (large ? 1 : 4); ++seed) {
-    strategies.push_back(random_mix(*problem, seed));
+  for (int seed = 0; seed < (large ? 1 : support::rounds(8)); ++seed) {
+    strategies.push_back(random_mix(*problem, static_cast<std::uint64_t>(seed)));
   }
   for (std::size_t i = 0; i < strategies.size(); ++i) {
     SCOPED_TRACE(fmt::format("plan {}", i));

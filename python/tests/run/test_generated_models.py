@@ -8,13 +8,14 @@ import pytest
 import torch
 from model_check import check
 from model_generator import generate, written
+from rounds import rounds
 from runner_support import STEPS  # noqa: F401  skips where nothing is built
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts"))
 
 from fuzz.models import fuzz  # noqa: E402
 
-MODELS = 80
+MODELS = rounds(80)
 
 
 @pytest.fixture(autouse=True)
