@@ -8,7 +8,6 @@
 
 #include "search/placement/random_graphs.h"
 #include "search/problems.h"
-#include "support/rounds.h"
 
 namespace heterog::search {
 namespace {
@@ -74,7 +73,7 @@ TEST(Fusion, NoOtherCutsCostLess) {
 TEST(Fusion, ClustersMakeNoCircle) {
   const auto problem = load_test_problem("lenet5-tiny", "fastt-4gpu", 8);
   Rng rng(12);
-  for (int round = 0, all = support::rounds(100'000); round < all; ++round) {
+  for (int round = 0; round < 100'000; ++round) {
     const PlacementGraph graph =
         random_placement_graph(*problem, {.nodes = 1 + rng.below(14), .sets = true}, rng);
     const Weights weighed = weights(graph, Of::kMean);

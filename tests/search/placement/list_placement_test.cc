@@ -12,7 +12,6 @@
 #include "search/placement/node_orders.h"
 #include "search/placement/random_graphs.h"
 #include "search/problems.h"
-#include "support/rounds.h"
 
 namespace heterog::search {
 namespace {
@@ -204,7 +203,7 @@ TEST(ListPlacement, KeepsToMemory) {
 TEST(Dpos, IsWithinTheBoundOfTheorem1) {
   const auto problem = load_test_problem("lenet5-tiny", "fastt-4gpu", 8);
   Rng rng(7);
-  for (int round = 0, all = support::rounds(100'000); round < all; ++round) {
+  for (int round = 0; round < 100'000; ++round) {
     const PlacementGraph graph =
         random_placement_graph(*problem, {.nodes = 1 + rng.below(12), .longest = 200'000}, rng);
     const Weights weighed = weights(graph, Of::kMost);
