@@ -26,7 +26,7 @@ JOBS = os.cpu_count() + 1
 # Seconds after which a test of Python's counts as one that hangs: it is ended, and its name printed.
 # CTest does so with programs after 1,500.
 TEST_HANGS = 600
-TSAN_PROGRAMS = ["base_test", "comm_test", "search_test"]
+TSAN_PROGRAMS = ["base_test", "comm_test"]  # and search_test, if all is to be thorough
 # What each sanitizer runs of them. Address: not the files at the limits of readers, which are long and
 # read by the same code as damaged ones. Threads: tests that have some; those of search say so in their names.
 FILTERS = {
@@ -201,10 +201,10 @@ def main():
                         help="leave out the sanitizer builds and the tests marked slow")
     parser.add_argument("--thorough", action="store_true",
                         help="draw all the seeds of tests with random cases, not a quarter of them, and run the "
-                             "Python tests marked thorough")
+                             "Python tests marked thorough and the searches under TSan")
     arguments = parser.parse_args()
-    quick = arguments.quick
-    if arguments.thorough:
+    quick, thorough = arguments.quick, arguments.thorough
+    if thorough:
         os.environ["HETEROG_THOROUGH"] = "1"  # tests/support/rounds.h, python/tests/rounds.py
 
     steps = [
@@ -217,13 +217,13 @@ def main():
         ("wheel", lambda: one("Wheel and pages", [sys.executable, "scripts/check_wheel.py"])),
         ("newest PyTorch", newest_torch),
         ("site", lambda: one("Site", ["scripts/build_site.sh"])),
-        ("Damaged files", lambda: damaged_files(240 if quick else 1200)),
-        ("Damaged files for Python", lambda: damaged_python_files(110 if quick else 660)),
+        ("Damaged files", lambda: damaged_files(1200 if thorough else 300)),
+        ("Damaged files for Python", lambda: damaged_python_files(660 if thorough else 165)),
     ]
     if not quick:
         steps += [
             ("C++ under ASan and UBSan", lambda: cpp_tests("asan", ASAN_PROGRAMS)),
-            ("C++ under TSan", lambda: cpp_tests("tsan", TSAN_PROGRAMS)),
+            ("C++ under TSan", lambda: cpp_tests("tsan", TSAN_PROGRAMS + ["search_test"] * thorough)),
         ]
 
     total = Tally()

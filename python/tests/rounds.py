@@ -11,7 +11,7 @@ def rounds(count: int) -> int:
     return count if "HETEROG_THOROUGH" in os.environ else max(count // 4, 1)
 
 
-def thorough(cases: Iterable[str], *, but: set[str]) -> list:
+def thorough(cases: Iterable, *, but: set) -> list:
     """The cases of a parametrized test, all but a few of which run where a test is to be thorough."""
     cases = list(cases)
     assert but <= set(cases)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rounds import thorough
 from support import (
     BATCH,
     Case,
@@ -135,13 +136,17 @@ def test_per_slice_is_the_default_and_others_are_refused():
         export(case(lambda: nn.BatchNorm2d(4), (4, 3, 5), batch_norm="sync"))
 
 
-def test_the_graphs_of_the_c_tests_are_those_of_this_exporter(tmp_path):
-    path = ROOT / "scripts" / "export_test_graphs.py"
-    spec = importlib.util.spec_from_file_location("export_test_graphs", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    for name in script.GRAPHS:
-        made = tmp_path / f"{name}.json.gz"
-        script.export(name).save(made)
-        kept = script.FOLDER / f"{name}.json.gz"
-        assert made.read_bytes() == kept.read_bytes(), f"run scripts/{path.name}"
+SCRIPT = ROOT / "scripts" / "export_test_graphs.py"
+spec = importlib.util.spec_from_file_location("export_test_graphs", SCRIPT)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+
+@pytest.mark.parametrize(
+    "name",
+    thorough(script.GRAPHS, but={"exact_batch_norm", "mlp_clipped", "transformer_tied", "masters_bfloat16", "lstm"}),
+)
+def test_a_graph_of_the_c_tests_is_that_of_this_exporter(name, tmp_path):
+    made = tmp_path / f"{name}.json.gz"
+    script.export(name).save(made)
+    assert made.read_bytes() == (script.FOLDER / f"{name}.json.gz").read_bytes(), f"run scripts/{SCRIPT.name}"

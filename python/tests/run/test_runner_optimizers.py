@@ -8,6 +8,7 @@ import pytest
 import torch
 from optimizer_cases import ALL, has_biases, maker
 from program import find_program
+from rounds import thorough
 from runner_cases import BATCH, mlp_inputs, squares
 from runner_support import check_optimizer, check_state
 from torch import nn
@@ -79,7 +80,11 @@ def plain(name: str):
     return model, factory(list(model.parameters()))
 
 
-@pytest.mark.parametrize("name", ALL)
+# Those whose updates are the most unlike: by elements, by whole parameters, with branches and with lists.
+UNLIKE = {"AdamW", "Adafactor", "ASGD", "Muon", "Lamb", "Switching", "Lists", "SGD dampening"}
+
+
+@pytest.mark.parametrize("name", thorough(ALL, but=UNLIKE))
 def test_training_on_two_devices_is_plain_pytorchs(runner_of, cache, name):
     data = batches(STEPS + 2)
     model, optimizer = plain(name)

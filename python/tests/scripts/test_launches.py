@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rounds import thorough
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts/gpu"))
@@ -22,7 +23,7 @@ PROGRAM = Path(os.environ.get("HETEROG_BIN", ROOT / "build/dev/bin/heterog")).pa
         ("bert_large(layers=4)", 1.47),
         ("gpt2(layers=3)", 1.03),
         # Running statistics are written where they are, else there were 106 copies more.
-        pytest.param("resnet50()", 1.02, marks=pytest.mark.slow),
+        pytest.param("resnet50()", 1.02, marks=pytest.mark.thorough),
     ],
 )
 def test_a_step_launches_little_more_than_eager_pytorch(call, bound, tmp_path):

@@ -7,12 +7,13 @@ import micro_cases as cases
 import pytest
 import torch
 from ranks_of_tests import found_by
+from rounds import thorough
 
 from heterog.uneven.accumulated import OwnSteps
 from heterog.uneven.deals import best_micro, cut, in_words
 from heterog.uneven.fair_shares import StepTime, fair_shares, in_passes, slowest
 
-WORLDS = [2, 3]
+WORLDS = thorough([2, 3], but={3})
 
 shared = found_by(cases.worker)
 

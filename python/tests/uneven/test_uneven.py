@@ -10,6 +10,7 @@ import pytest
 import torch
 import uneven_cases
 from ranks_of_tests import found_by
+from rounds import thorough
 from torch.utils.data import DataLoader
 
 import heterog
@@ -18,6 +19,7 @@ from heterog.uneven.sampler import split_by_shares
 ROOT = Path(__file__).resolve().parents[3]
 
 shared = found_by(uneven_cases.worker)
+WORLDS = thorough([2, 3], but={3})
 
 
 def largest_error(found: dict, expected: dict) -> float:
@@ -32,7 +34,7 @@ WEIGHTED = [name for name, run in uneven_cases.RUNS.items() if run.weighted]
 PLAIN = [name for name, run in uneven_cases.RUNS.items() if not run.weighted]
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_unequal_ranks_train_as_one_process(shared, name, world):
     run = uneven_cases.RUNS[name]
@@ -46,7 +48,7 @@ def test_unequal_ranks_train_as_one_process(shared, name, world):
         assert len(found["losses"]) == 5 * uneven_cases.EPOCHS  # the last of 5 is not whole
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_mean_of_unequal_ranks_is_another_training(shared, name, world):
     expected = uneven_cases.train_alone(uneven_cases.RUNS[name], world)
@@ -54,7 +56,7 @@ def test_a_plain_mean_of_unequal_ranks_is_another_training(shared, name, world):
     assert largest_error(found["parameters"], expected["parameters"]) > 1e-3
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 def test_wrong_use_is_refused_on_every_rank(shared, world):
     for rank in range(world):
         said = shared(world)[rank]["errors"]

@@ -4,10 +4,11 @@ import pytest
 import torch
 import zero_cases as cases
 from ranks_of_tests import found_by
+from rounds import thorough
 
 from heterog.uneven.zero_by_memory import dealt
 
-WORLDS = [2, 3]
+WORLDS = thorough([2, 3], but={3})
 
 shared = found_by(cases.worker)
 
