@@ -1,12 +1,13 @@
 """Every planner on the zoo and six clusters: step, what fits, planning seconds, and the gap to the best.
 
     scripts/reproduce.sh every_planner [--part quick|all|budgets] [--models MODEL ...] [--clusters CLUSTER ...]
-        [--threads 2] [--folder out/every_planner]
+        [--threads 2] [--folder out/every_planner] [--program build/release/bin/heterog-planner]
 
 `quick` is seven models on two clusters, about a quarter of an hour on one core; `all` is 21 models on six
 clusters, at most two hours on two. Batches grow with the devices. Searches and learned placements simulate
 200 plans each; what takes longer than a minute has no plan. `budgets` has these alone, on the seven models and
-two clusters, with 100, 1,000 and 5,000 plans, ten minutes each at most. The folder keeps rows, and the same
+two clusters, with 100, 1,000 and 5,000 plans, ten minutes each at most. heterog-planner, which is built without
+LibTorch, has no learned planners: they are left out with it. The folder keeps rows, and the same
 command goes on from there.
 Printed: a table of every model and cluster in milliseconds over the best known of that case, and for each
 planner how often it fits, the median and the worst gap, and the median of its planning seconds.
@@ -35,12 +36,14 @@ BUDGETS = (100, 1000, 5000)
 PLAIN = ["ps-lb", "parallax", "accumulate", "gpipe", "pipedream", "hetpipe", "spp", "fastt-dpos", "fastt", "m-topo",
          "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas", "portfolio", "policy"]  # fmt: skip
 SEARCHES = ["random", "local-search", "annealing", "flexflow", "reinforce", "hrl", "post", "gdp"]
+LEARNED = {"policy", "reinforce", "hrl", "post", "gdp"}
 
 
 def compared(
-    cases: Path, rows: Path, threads: int, planners: list[str], *more: str, seconds_each: int = 60
+    program: Path, cases: Path, rows: Path, threads: int, planners: list[str], *more: str, seconds_each: int = 60
 ) -> list[dict]:
-    command = [PROGRAM, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each",
+    planners = [name for name in planners if program.name == "heterog" or name not in LEARNED]
+    command = [program, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each",
                str(seconds_each), "--threads", str(threads), "--out", rows, *more]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -93,10 +96,10 @@ def print_tables(cases: list[dict]) -> None:
         print(f"{name}, where it has no plan: {reason}")
 
 
-def print_budgets(cases: Path, folder: Path, threads: int) -> None:
+def print_budgets(program: Path, cases: Path, folder: Path, threads: int) -> None:
     """Each planner's step over the best that any found with any of the budgets: median and worst."""
     rows = [
-        compared(cases, folder / f"budget_{budget}.jsonl", threads, SEARCHES, "--evaluations", str(budget),
+        compared(program, cases, folder / f"budget_{budget}.jsonl", threads, SEARCHES, "--evaluations", str(budget),
                  seconds_each=600)
         for budget in BUDGETS
     ]  # fmt: skip
@@ -112,7 +115,7 @@ def print_budgets(cases: Path, folder: Path, threads: int) -> None:
         for of in found:
             ratios = []
             for steps, least in zip(of, best):
-                asked = [steps[name]] if name in steps else [row for row in steps.values() if row["baseline"]]
+                asked = [row for row in steps.values() if row["name"] == name or (name == "baselines" and row["baseline"])]
                 own = [row["step_seconds"] for row in asked if row["feasible"]]
                 if own:
                     ratios.append(min(own) / least)
@@ -126,6 +129,7 @@ def main() -> None:
     parser.add_argument("--part", choices=["quick", "all", "budgets"], default="all")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("out/every_planner"))
+    parser.add_argument("--program", type=Path, default=PROGRAM)
     parser.add_argument("--models", nargs="+", choices=BATCHES, help="in place of the part's")
     parser.add_argument("--clusters", nargs="+", choices=CLUSTERS, help="in place of the part's")
     options = parser.parse_args()
@@ -138,10 +142,10 @@ def main() -> None:
     cases.write_text(cases_text(models, clusters))
     if options.part == "budgets":
         print(f"simulated; planned on: {machine()}")
-        print_budgets(cases, options.folder, options.threads)
+        print_budgets(options.program, cases, options.folder, options.threads)
         return
-    found = compared(cases, options.folder / "plain.jsonl", options.threads, PLAIN)
-    more = compared(cases, options.folder / "searches.jsonl", options.threads, SEARCHES, "--evaluations", "200")
+    found = compared(options.program, cases, options.folder / "plain.jsonl", options.threads, PLAIN)
+    more = compared(options.program, cases, options.folder / "searches.jsonl", options.threads, SEARCHES, "--evaluations", "200")
     for one, other in zip(found, more, strict=True):
         one["planners"] += [row for row in other["planners"] if not row["baseline"]]
     print(f"milliseconds a step, simulated; planned on: {machine()}")
