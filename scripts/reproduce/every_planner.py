@@ -42,7 +42,7 @@ LEARNED = {"policy", "reinforce", "hrl", "post", "gdp"}
 def compared(
     program: Path, cases: Path, rows: Path, threads: int, planners: list[str], *more: str, seconds_each: int = 60
 ) -> list[dict]:
-    planners = [name for name in planners if program.name == "heterog" or name not in LEARNED]
+    planners = [name for name in planners if program.name != "heterog-planner" or name not in LEARNED]
     command = [program, "compare", "--json", "--cases", cases, "--planner", *planners, "--seconds-each",
                str(seconds_each), "--threads", str(threads), "--out", rows, *more]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)

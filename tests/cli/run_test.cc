@@ -325,7 +325,7 @@ TEST_F(Run, StartsHostsThatServeWithTheirMachines) {
   EXPECT_THAT(few.err, HasSubstr("has 4 slots in all, cluster served has 4 devices and 2 hosts"));
 }
 
-// Twenty moments, from before the ranks meet to the middle of a step; half of the time ranks are
+// Moments from before the ranks meet to the middle of a step; half of the time ranks are
 // started by heterog, half by something else that does not end the others; by each transport.
 TEST_F(Run, EndsWhenARankIsKilledAtAnyMoment) {
   for (int seed = 0; seed < support::rounds(32); ++seed) {

@@ -67,7 +67,7 @@ def check_order(path, stages, micro_batches, kinds):
         assert len(row) == len(kinds) * micro_batches and all(p == sorted(p) for p in places)
 
 
-@pytest.mark.parametrize("world", thorough([2, 3, 4], but={3, 4}))
+@pytest.mark.parametrize("world", thorough([2, 3, 4], but={2, 4}))
 def test_a_plan_of_a_model_trains_it(graphs, tmp_path, world):
     files = {name: handed_over(tmp_path, graphs[name], name, world) for name in NAMES}
     torch.multiprocessing.spawn(cases.of_files, (world, str(tmp_path), files), nprocs=world)
