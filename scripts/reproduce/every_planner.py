@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--clusters", nargs="+", choices=CLUSTERS, help="in place of the part's")
     options = parser.parse_args()
     if not options.program.is_file():
-        parser.error(f"--program: {options.program} is not there; scripts/reproduce.sh builds heterog")
+        parser.error(f"--program: {options.program} is no file")
     options.folder.mkdir(parents=True, exist_ok=True)
     models, clusters = list(BATCHES), list(CLUSTERS)
     if options.part != "all":
