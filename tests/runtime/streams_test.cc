@@ -695,16 +695,21 @@ TEST_F(OneInput, TheNextStepIsLaunchedWhileTheDeviceIsBusy) {
 }
 
 // The host may take long to lay out and pin a batch. The step's end must be marked meanwhile, or it
-// counts that too.
+// counts that too: all events of a step are recorded while the copy waits for them.
 TEST_F(OneInput, AStepEndsWhileTheNextInputsAreCopied) {
   const at::Tensor ones = at::ones({8, 4}), twos = at::full({8, 4}, 2.0);
+  const auto events = [] { return comm::fake::counts().events; };
   step(ones, &twos);
+  const std::uint64_t before = events();
+  EXPECT_EQ(step(twos).copied_ahead, 1);
+  const std::uint64_t of_a_step = events() - before;
+  step(ones, &twos);
+  const std::uint64_t start = events();
   std::atomic<int> copied = 0, alone = 0;
   comm::fake::before_pinned_memory([&](std::size_t bytes) {
     if (bytes != ones.nbytes()) return;
     ++copied;
-    const std::uint64_t before = comm::fake::counts().events;
-    for (int i = 0; comm::fake::counts().events == before; ++i) {
+    for (int i = 0; events() < start + of_a_step; ++i) {
       if (i == 5'000) {
         ++alone;
         return;
