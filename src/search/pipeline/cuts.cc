@@ -161,13 +161,13 @@ decide::Strategy CutPool::strategy(const cost::Problem& problem, const Pipelines
 
 std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
                                         const PipelineLimits& limits) const {
-  constexpr int kAlike = 3;
   std::map<std::pair<std::size_t, std::size_t>, int> alike;
   std::vector<const Cut*> chosen;
   std::size_t all = 0;
   for (const Cut& one : found) {
     if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
-    if (++alike[{one.line, one.stages.size()}] > kAlike) continue;
+    if (one.busiest > limits.busiest) continue;
+    if (++alike[{one.line, one.stages.size()}] > limits.alike) continue;
     all += tasks(problem, *this, one);
     if (!chosen.empty() && all > limits.tasks) break;
     chosen.push_back(&one);

@@ -31,6 +31,8 @@ struct PipelineLimits {
   std::size_t count = 24;                    // cuts
   std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
   double seconds = 1e30;                     // no estimate above this
+  double busiest = 1e30;                     // no stage that computes for longer
+  int alike = 3;                             // cuts of one line and number of stages
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
   bool all_patterns = true;  // the best in all others too, whether or not anything fits

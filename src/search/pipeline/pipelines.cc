@@ -25,6 +25,11 @@ constexpr std::string_view kNothingFits =
 constexpr std::size_t kSimulated = 24;
 // What the best estimates are simulated at, other numbers of micro-batches do not halve.
 constexpr double kCatchUp = 2;
+// An estimate has a stage wait for all of a micro-batch. Where steps of a sequence go on one by one
+// a plan may take half of it. How much less is seen on a few cuts, each of a line and number of
+// stages of its own.
+constexpr double kTooHigh = 2;
+constexpr std::size_t kProbes = 6;
 
 using One = TriedPipelines::One;
 
@@ -266,7 +271,22 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   const Staging first = limits.improved
                             ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1}
                             : Staging{.pattern = pattern_of(options), .strict = ways.front()};
-  simulate(pool.choose(evaluator.problem(), limits), first);
+  PipelineLimits trusted = limits;
+  if (limits.seconds < kNoStep) {
+    PipelineLimits probes = limits;
+    probes.count = std::min(kProbes, limits.count);
+    probes.seconds *= kTooHigh;
+    probes.alike = 1;
+    simulate(pool.choose(evaluator.problem(), probes), first);
+    double too_high = 1;
+    for (const One& one : tried.all) {
+      too_high = std::max(too_high, one.cut->seconds / to_seconds(one.evaluation.step));
+    }
+    trusted.seconds *= std::min(too_high, kTooHigh);
+  }
+  const std::vector<const Cut*> promising = pool.choose(evaluator.problem(), trusted);
+  if (promising.empty()) return tried;
+  simulate(trials.unknown(promising), first);
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.

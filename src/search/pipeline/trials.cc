@@ -39,6 +39,13 @@ void Trials::simulate(const std::vector<const Cut*>& given, const Staging& how) 
   }
 }
 
+std::vector<const Cut*> Trials::unknown(std::vector<const Cut*> cuts) const {
+  std::erase_if(cuts, [&](const Cut* cut) {
+    return std::ranges::find(tried_.all, cut, &One::cut) != tried_.all.end();
+  });
+  return cuts;
+}
+
 std::vector<const Cut*> Trials::best(std::size_t count) const {
   const double near = kTurnsGain * shortest_that_fits();
   std::vector<const Cut*> found;

@@ -34,6 +34,8 @@ class Trials {
   double shortest_that_fits() const { return shortest(true); }
   double shortest() const { return shortest(false); }
 
+  // But for those that were simulated.
+  std::vector<const Cut*> unknown(std::vector<const Cut*> cuts) const;
   // The best of all, so many at most, and none that other turns do not bring to the front.
   std::vector<const Cut*> best(std::size_t count) const;
   // The cuts that were simulated fastest, so many of different lines or numbers of stages.

@@ -11,13 +11,13 @@
 namespace heterog::search::portfolio {
 namespace {
 
-// Tries to leave devices out, and of several servers, are so small a part of a budget.
+// Tries to leave devices out, and of other servers, are so small a part of a budget.
 constexpr std::int64_t kPlansPerTry = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
 
-// Plans with several servers, five in the first phase of a budget, two in each later one.
-constexpr std::int64_t kTriesOfServers = 9;
+// Plans with other servers, ten in the first phase of a budget, four in each later one.
+constexpr std::int64_t kTriesOfServers = 18;
 
 // That are simulated in a moment.
 bool are_few_transfers(const cost::Problem& problem) {
@@ -41,7 +41,7 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
 }
 
 std::int64_t tries_of_servers(const PlannerContext& context) {
-  if (!context.budget.evaluations || !are_few_transfers(context.problem())) return 0;
+  if (!context.budget.evaluations) return 0;
   return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTry);
 }
 
@@ -91,26 +91,32 @@ void improve_orders(Search& search) {
   result.found_by = ordered[fewer] ? reordered(names.front()) : names.front();
 }
 
-void share_servers(Search& search) {
+void choose_servers(Search& search) {
   const cost::Problem& problem = search.context.problem();
-  if (!with(search, Part::kSeveralServers) || search.context.budget.expired() ||
-      !are_few_transfers(problem)) {
-    return;
-  }
+  if (!with(search, Part::kServers) || search.context.budget.expired()) return;
+  const decide::Strategy& found = search.result.strategy;
+  const std::string& by = search.result.found_by;
   std::vector<decide::Strategy> strategies;
   std::vector<std::string> names;
-  const decide::Strategy& found = search.result.strategy;
-  for (const bool of_all : {true, false}) {
-    decide::Strategy shared = with_several_servers(problem, found, of_all);
-    if (shared.sync == found.sync || std::ranges::count(strategies, shared) > 0) continue;
-    strategies.push_back(std::move(shared));
-    names.push_back(search.result.found_by + " + several servers");
-  }
-  const decide::Strategy even = partitioned_ps(problem, ServerParts::kBytes);
-  for (decide::OrderPolicy order : decide::kSearchedOrders) {
-    strategies.push_back(even);
-    strategies.back().order = order;
-    names.emplace_back("partitioned-ps");
+  const auto add = [&](decide::Strategy strategy, std::string name) {
+    if (strategy == found || std::ranges::count(strategies, strategy) > 0) return;
+    strategies.push_back(std::move(strategy));
+    names.push_back(std::move(name));
+  };
+  const auto add_in_all_orders = [&](decide::Strategy strategy, const std::string& name) {
+    for (decide::OrderPolicy order : decide::kSearchedOrders) {
+      if (search.costly && order != decide::OrderPolicy::kRankQueued) continue;
+      strategy.order = order;
+      add(strategy, name);
+    }
+  };
+  add(with_balanced_servers(problem, found), by + " + balanced servers");
+  add_in_all_orders(balanced_ps(problem), "ps-lb");
+  if (are_few_transfers(problem)) {
+    for (const bool of_all : {true, false}) {
+      add(with_several_servers(problem, found, of_all), by + " + several servers");
+    }
+    add_in_all_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps");
   }
   const auto& most = search.context.budget.evaluations;
   if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;

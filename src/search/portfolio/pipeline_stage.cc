@@ -99,6 +99,7 @@ void try_pipelines(Search& search) {
   const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
                               .tasks = more * kPipelineTasks,
                               .seconds = times_the_best(search, kHopeful),
+                              .busiest = times_the_best(search, 1),
                               .improved = true,
                               .all_patterns = limited};
   const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);

@@ -22,7 +22,7 @@ Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& op
   return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
 }
 
-// What is kept back of a budget of evaluations is for leaving devices out, and for several servers.
+// What is kept back of a budget of evaluations is for leaving devices out, and for other servers.
 Budget budget_of_stages(const PlannerContext& context) {
   Budget budget = context.budget;
   if (budget.evaluations) {
@@ -42,7 +42,7 @@ void go_on(portfolio::Search& search) {
   portfolio::leave_devices_out(search);
   portfolio::try_placements(search);
   portfolio::improve_orders(search);
-  portfolio::share_servers(search);
+  portfolio::choose_servers(search);
 }
 
 // What a search goes through, each from what the one before it has found. A greater budget begins

@@ -23,7 +23,7 @@ enum class Part : std::uint8_t {
   kMovedPipelines,
   kLeaveOut,
   kOrder,
-  kSeveralServers,
+  kServers,
   kPlacements
 };
 

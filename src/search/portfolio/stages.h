@@ -42,9 +42,10 @@ std::int64_t tries_to_leave_out(const PlannerContext& context);
 // The better order of what was found, and of a placement, which may be the better plan.
 void improve_orders(Search& search);
 
-// What was found, and plain data parallelism, with the rows of each parameter on several servers.
-// Where that makes more transfers than are simulated in a moment, nothing is tried.
-void share_servers(Search& search);
+// What was found, and plain data parallelism, with servers dealt to parameters by bytes and
+// bandwidth; and, but where that makes more transfers than are simulated in a moment, with the rows
+// of each parameter on several servers.
+void choose_servers(Search& search);
 // How many plans are kept back for that, of a budget of evaluations.
 std::int64_t tries_of_servers(const PlannerContext& context);
 

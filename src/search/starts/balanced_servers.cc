@@ -21,28 +21,11 @@ namespace {
 
 using decide::Strategy;
 
-// Those of the parameters that `goes` names.
-template <class Goes>
-void balance(const cost::Problem& problem, Strategy& strategy, const Goes& goes) {
-  const decide::Layout layout = decide::lay_out(problem, strategy);
-  IdVector<DeviceId, Bytes> loads(problem.cluster->place_count(), 0);
-  for (const graph::UpdateChain& chain : problem.folded->chains) {
-    // Where the batch has fewer samples than there are devices, some hold no parameter.
-    const std::vector<DeviceId>& holders = layout.home(chain.parameter).replicas;
-    if (!goes(chain) || holders.size() < 2) continue;
-    const std::vector<DeviceId> servers = cluster::possible_servers(*problem.cluster, holders);
-    const DeviceId least =
-        *std::ranges::min_element(servers, {}, [&](DeviceId server) { return loads[server]; });
-    loads[least] += problem.graph->bytes(chain.parameter, 1);
-    strategy.sync.push_back({.parameter = chain.parameter,
-                             .method = decide::SyncMethod::kParameterServer,
-                             .server = least});
-  }
-}
-
-// Who may serve a parameter that several devices hold; of others nobody.
+// Who may serve a parameter that several devices hold; of others, and of those that no device holds,
+// nobody.
 std::vector<DeviceId> servers_of(const cost::Problem& problem, const decide::Layout& layout,
                                  const graph::UpdateChain& chain) {
+  if (layout.home_of[chain.parameter] == decide::Layout::kNoHome) return {};
   const std::vector<DeviceId>& holders = layout.home(chain.parameter).replicas;
   if (holders.size() < 2) return {};
   std::vector<DeviceId> devices;
@@ -65,6 +48,32 @@ class KnownRates {
  private:
   std::map<std::vector<DeviceId>, IdVector<DeviceId, double>> rates_;
 };
+
+// Those of the parameters that `goes` names, each to the server that then has the least to do: by
+// bytes, or by seconds of bytes on its network.
+enum class Load : std::uint8_t { kBytes, kSeconds };
+template <class Goes>
+void balance(const cost::Problem& problem, Strategy& strategy, Load by, const Goes& goes) {
+  const decide::Layout layout = decide::lay_out(problem, strategy);
+  IdVector<DeviceId, double> loads(problem.cluster->place_count(), 0.0);
+  KnownRates known_rates;
+  for (const graph::UpdateChain& chain : problem.folded->chains) {
+    // Where the batch has fewer samples than there are devices, some hold no parameter.
+    const std::vector<DeviceId> servers = servers_of(problem, layout, chain);
+    if (servers.empty() || !goes(chain, layout.home(chain.parameter))) continue;
+    const auto bytes = static_cast<double>(problem.graph->bytes(chain.parameter, 1));
+    const auto loaded = [&](DeviceId server) {
+      const double rate =
+          by == Load::kBytes ? 1 : known_rates.of(*problem.cluster, servers)[server];
+      return loads[server] + bytes / rate;
+    };
+    const DeviceId least = *std::ranges::min_element(servers, {}, loaded);
+    loads[least] = loaded(least);
+    strategy.sync.push_back({.parameter = chain.parameter,
+                             .method = decide::SyncMethod::kParameterServer,
+                             .server = least});
+  }
+}
 
 // Of so many rows, how many parts.
 std::size_t least_divisor(std::int64_t rows) {
@@ -112,15 +121,17 @@ bool has_sparse_gradient(const graph::ModelGraph& graph, const graph::UpdateChai
 
 Strategy balanced_ps(const cost::Problem& problem) {
   Strategy strategy = even_ps(problem);
-  balance(problem, strategy, [](const graph::UpdateChain&) { return true; });
+  balance(problem, strategy, Load::kBytes,
+          [](const graph::UpdateChain&, const decide::ParameterHome&) { return true; });
   return strategy;
 }
 
 Strategy parallax(const cost::Problem& problem) {
   Strategy strategy = even_all_reduce(problem);
-  balance(problem, strategy, [&](const graph::UpdateChain& chain) {
-    return has_sparse_gradient(*problem.graph, chain);
-  });
+  balance(problem, strategy, Load::kBytes,
+          [&](const graph::UpdateChain& chain, const decide::ParameterHome&) {
+            return has_sparse_gradient(*problem.graph, chain);
+          });
   return strategy;
 }
 
@@ -249,6 +260,17 @@ Strategy with_several_servers(const cost::Problem& problem, Strategy strategy, b
                                        return !dealt.home(sync.parameter).partitioned();
                                      }),
                       strategy.sync.end());
+  return strategy;
+}
+
+Strategy with_balanced_servers(const cost::Problem& problem, Strategy strategy) {
+  std::set<TensorId> named;
+  for (const decide::ParameterSync& sync : strategy.sync) named.insert(sync.parameter);
+  balance(problem, strategy, Load::kSeconds,
+          [&](const graph::UpdateChain& chain, const decide::ParameterHome& home) {
+            return home.method == decide::SyncMethod::kParameterServer &&
+                   !named.contains(chain.parameter);
+          });
   return strategy;
 }
 

@@ -39,7 +39,11 @@ decide::Strategy partitioned_ps(const cost::Problem& problem, ServerParts parts)
 // servers. Parameters whose synchronisation it names keep it.
 decide::Strategy with_several_servers(const cost::Problem& problem, decide::Strategy strategy,
                                       bool of_all);
-// About how many transfers that makes at most.
+// The same strategy with the parameters of units that have servers dealt to these by bytes and
+// bandwidth, each to the one that has the fewest seconds of bytes by then. Parameters whose
+// synchronisation it names keep it.
+decide::Strategy with_balanced_servers(const cost::Problem& problem, decide::Strategy strategy);
+// About how many transfers several servers make at most.
 double transfers_of_several_servers(const cost::Problem& problem);
 
 struct PartitionedOptions : BaselineOptions {
