@@ -1,6 +1,7 @@
 """AutoSync: how well its rankers rank, and what its search finds (docs/results/autosync.md).
 
-    scripts/reproduce.sh autosync [--strategies 200] [--seeds 3] [--preset release] [--tables rankings steps]
+    scripts/reproduce.sh autosync [--strategies 200] [--seeds 3] [--preset release]
+        [--tables rankings steps worth cases] [--threads 2] [--folder out/autosync]
 
 A domain is a model on a cluster, of which random strategies are drawn and simulated (`heterog autosync-data`).
 The first table is the part of all pairs of held-out strategies that a ranker puts in the right order: the
@@ -10,19 +11,29 @@ times 0.3 at epochs 80 and 160 of 200, gradients clipped at 0.25; 70 % of the st
 choose the epoch, 15 % are held out. Long models are read in 64 parts. On a domain never seen: learnt on all
 others, times divided by the time that the domain computes.
 
-The second table is the best of 200 trials by the planner `autosync`, and what else there is. The third is the
-best after so many trials, with what ranks candidates.
+`steps` is the best of 200 trials by the planner `autosync`, and what else there is. `worth` is how many trials
+what ranks candidates saves: nothing, the formulas, a linear model that learns from the trials, and one that was
+taught on another model before (`predictor=`) and learns on.
+
+`cases` are 12 models on the 14 clusters of the paper: the best of 200 trials over the best that is fixed
+(all-reduce, tuned Horovod, parameter servers, balanced, partitioned, Parallax), and `plan` over that. Models
+that models/ does not hold are exported once, to the folder, which keeps rows too: the same command goes on
+from there.
 """
 
 import argparse
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 import torch
+from every_planner import compared, name_of
 from heterog_tables import ROOT, machine
 from torch import nn
 
@@ -31,8 +42,15 @@ DOMAINS = [("vgg19", 512, "autosync-b7"), ("vgg19", 256, "autosync-b1"), ("vgg19
            ("transformer6", 720, "autosync-b7")]  # fmt: skip
 OTHERS = ["ev-ar", "horovod:bucket_bytes=tuned", "ev-ps", "ps-lb", "partitioned-ps", "parallax", "portfolio", "autosync"]
 CURVE = [20, 60, 200]
+# Samples a GPU, as the paper has them; its Transformer has 5,000 tokens.
+MODELS = {"resnet50": 32, "resnet101": 32, "inception_v3": 32, "vgg16": 32, "densenet121": 32, "bert3": 32, "bert6": 32,
+          "bert_base12": 32, "bert_large24": 8, "ncf": 256, "transformer6": 45, "gnmt4": 32}  # fmt: skip
+CLUSTERS = {"a1": 16, "a2": 11, "b1": 8, "b2": 12, "b3": 16, "b4": 4, "b5": 8, "b6": 12, "b7": 16, "b8": 32, "b9": 5,
+            "b10": 8, "b11": 16, "b12": 5}  # fmt: skip
+FIXED = OTHERS[:6]
 PARTS = 64
 RANKERS = ["linear", "lstm", "gat"]
+TABLES = ["rankings", "steps", "worth", "cases"]
 
 
 def run(*words) -> str:
@@ -211,14 +229,88 @@ def steps(program):
         rows = json.loads(run(program, "compare", *problem(*case), "--planner", *OTHERS, "--json"))["planners"]
         by_name = {row["name"]: f"{1000 * row['step_seconds']:.1f}{' ' if row['feasible'] else '*'}" for row in rows}
         print(f"{' '.join(map(str, case)):32}" + "".join(f"{by_name[name]:>16}" for name in OTHERS), flush=True)
-    print("\nThe best after so many trials, ms, by what ranks candidates")
-    print(f"{'domain':32}{'ranker':>9}" + "".join(f"{count:>9}" for count in CURVE))
+
+
+def trials_of(program, case, ranker, seed):
+    """[(trials, best step so far in ms)], in rounds of five."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [program, "plan", *problem(*case), "--planner", f"autosync:round=5,{ranker}", "--seed", seed,
+                 "--out", Path(folder) / "plan.json", "--log-level", "debug"]  # fmt: skip
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        sys.exit(f"{' '.join(map(str, words))} ended with {done.returncode}: {done.stderr[-2000:]}")
+    found, best = [], math.inf
+    for count, seconds in re.findall(r"(\d+) evaluations: ([0-9.]+) s is the best", done.stderr):
+        best = min(best, 1000 * float(seconds))
+        found.append((int(count), best))
+    return found
+
+
+def worth(program, folder, seeds):
+    """What a ranker saves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    print("\nThe best after so many trials, ms, and trials to 1 % of the best that any run found; the median of "
+          f"{seeds} seeds")  # fmt: skip
+    print(f"{'domain':32}{'ranker':>9}" + "".join(f"{count:>9}" for count in CURVE) + f"{'to 1 %':>9}")
     for case in DOMAINS:
-        for ranker in ("linear", "formula", "none"):
-            planners = [f"autosync:trials={count},ranker={ranker}" for count in CURVE]
-            rows = json.loads(run(program, "compare", *problem(*case), "--planner", *planners, "--json"))["planners"]
-            found = [row["step_seconds"] for row in rows if row["name"].startswith("autosync")]
-            print(f"{' '.join(map(str, case)):32}{ranker:>9}" + "".join(f"{1000 * s:9.1f}" for s in found), flush=True)
+        other = next(one for one in DOMAINS if one[0] != case[0])
+        predictor = folder / f"{other[0]}-{other[2]}.ranker.json"
+        if not predictor.exists():
+            run(program, "autosync-data", *problem(*other), "--count", 200, "--out", folder / "data.jsonl",
+                "--ranker-out", predictor)  # fmt: skip
+        rankers = {"none": "ranker=none", "formula": "ranker=formula", "linear": "ranker=linear",
+                   "taught": f"ranker=linear,predictor={predictor}"}  # fmt: skip
+        runs = {name: [trials_of(program, case, words, seed) for seed in range(seeds)] for name, words in rankers.items()}
+        best = min((run[-1][1] for of in runs.values() for run in of if run), default=None)
+        for name, of in runs.items():
+            cells = [median(min((ms for count, ms in run if count <= most), default=math.inf) for run in of)
+                     for most in CURVE]  # fmt: skip
+            calls = median(next((count for count, ms in run if ms <= 1.01 * best), math.inf) for run in of)
+            print(f"{' '.join(map(str, case)):32}{name:>9}" + "".join(f"{ms:9.1f}" for ms in cells)
+                  + (f"{calls:9.0f}" if calls < math.inf else f"{'> 200':>9}"), flush=True)  # fmt: skip
+
+
+def graph_of(model, folder):
+    shipped = ROOT / f"models/{model}.json.gz"
+    own = folder / shipped.name
+    if not shipped.exists() and not own.exists():
+        run(sys.executable, ROOT / "scripts/export_zoo.py", model, "--out", folder)
+    return shipped if shipped.exists() else own
+
+
+def print_ratios(title, found, ratio):
+    """Models × clusters; -: one of the two fits nowhere."""
+    print(f"\n{title}\n{'':14}" + "".join(f"{cluster:>6}" for cluster in CLUSTERS) + f"{'mean':>7}")
+    every = []
+    for model in MODELS:
+        ratios = [ratio(found[model, cluster]) for cluster in CLUSTERS]
+        known = [one for one in ratios if one]
+        every += known
+        mean = f"{math.exp(sum(map(math.log, known)) / len(known)):7.2f}" if known else f"{'-':>7}"
+        print(f"{model:14}" + "".join(f"{one:6.2f}" if one else f"{'-':>6}" for one in ratios) + mean)
+    print(f"{len(every)} cases: median {median(every):.3f}, least {min(every):.2f}, most {max(every):.2f}")
+
+
+def cases(program, folder, threads):
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"{graph_of(model, folder)} {ROOT}/configs/clusters/autosync-{cluster}.json {samples * devices}"
+             for model, samples in MODELS.items() for cluster, devices in CLUSTERS.items()]  # fmt: skip
+    (folder / "cases.txt").write_text("\n".join(lines) + "\n")
+    found = {}
+    for case in compared(program, folder / "cases.txt", folder / "cases.jsonl", threads, OTHERS, seconds_each=600):
+        steps = {row["name"]: row["step_seconds"] for row in case["planners"] if row["feasible"]}
+        found[name_of(case["graph"]), name_of(case["cluster"]).removeprefix("autosync-")] = steps
+    def over(steps, mine, others):
+        least = min((steps[name] for name in others if name in steps), default=None)
+        return steps[mine] / least if mine in steps and least else None  # fmt: skip
+    print_ratios("autosync's step over the best that is fixed", found, lambda s: over(s, "autosync", FIXED))
+    print_ratios("plan's step over autosync's", found, lambda s: over(s, "portfolio", ["autosync"]))
+    print(f"\n{'planner':16} {'fits':>8} {'over autosync: median':>22} {'least':>6} {'most':>7}")
+    for name in OTHERS:
+        ratios = [over(steps, name, ["autosync"]) for steps in found.values()]
+        ratios = [one for one in ratios if one]
+        fits = sum(name in steps for steps in found.values())
+        print(f"{name.split(':')[0]:16} {fits:4}/{len(found)} {median(ratios):22.2f} {min(ratios):6.2f} {max(ratios):7.2f}")
 
 
 def main():
@@ -226,7 +318,9 @@ def main():
     parser.add_argument("--strategies", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--preset", default="release")
-    parser.add_argument("--tables", nargs="+", default=["rankings", "steps"], choices=["rankings", "steps"])
+    parser.add_argument("--tables", nargs="+", default=TABLES, choices=TABLES)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=ROOT / "out/autosync")
     options = parser.parse_args()
     program = ROOT / "build" / options.preset / "bin" / "heterog"
     print(f"{machine()}, {options.preset} preset, {os.cpu_count()} threads; {options.strategies} strategies a domain, "
@@ -235,6 +329,10 @@ def main():
         rankings([Domain(program, case, options.strategies) for case in DOMAINS], options.seeds)
     if "steps" in options.tables:
         steps(program)
+    if "worth" in options.tables:
+        worth(program, options.folder, options.seeds)
+    if "cases" in options.tables:
+        cases(program, options.folder, options.threads)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ count. "Measured" is the mean over the middle half of them, its interval the 95 
 the link carries and takes of the cores in steps of that profile beside which all-reduces keep it
 busy.
 
+--flow-cap BYTES: every connection carries so many bytes a second at most, as clouds cap a flow
+(paced.py), and plans are compared with 1, 2 and 4 connections between two workers (--flows). What
+the link carries is fitted without the cap then, and not in the turns.
+
 "Replayed" is simulated from what the operators took in the measured steps themselves: what is left
 of its error is the simulator's (links, order, waits), the rest of "predicted" the profile's. A
 planner "NAME+8" is NAME with `plan --order-rounds 8`, in the order that comes of it. Needs
@@ -34,6 +38,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cap import Cap
+from paced import pacing
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PORT = "29613"
@@ -86,7 +91,7 @@ def remove_network(workers: int) -> None:
         subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
 
 
-def cluster_text(link: dict) -> str:
+def cluster_text(link: dict, network: dict | None = None) -> str:
     nic = {
         "bandwidth_bytes_per_second": link["bandwidth"],
         "latency_seconds": link["hop"] / 2,  # a hop has two of them
@@ -100,6 +105,7 @@ def cluster_text(link: dict) -> str:
     ]  # fmt: skip
     return json.dumps(
         {"format": "heterog-cluster", "version": 1, "name": "workers", "machines": machines}
+        | ({"network": network} if network else {})
     )
 
 
@@ -126,6 +132,7 @@ class Bench:
         self.profiles = []  # a file a device type: those that plans are made with
         self.workers = options.workers
         self.types = ("CPU", "CPU-slow")
+        self.pacing = {}  # of the connections of ranks
         self.part = min(1, 0.8 * os.cpu_count() / self.workers) if self.workers > 2 else 1
 
     def export(self) -> None:
@@ -187,7 +194,7 @@ class Bench:
         commands = []
         for rank in range(self.workers):
             place = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": self.workers,
-                     "MASTER_ADDR": address(0), "MASTER_PORT": PORT}  # fmt: skip
+                     "MASTER_ADDR": address(0), "MASTER_PORT": PORT, **self.pacing}  # fmt: skip
             commands.append(["ip", "netns", "exec", space(rank), "env",
                              *[f"{k}={v}" for k, v in place.items()], *words])  # fmt: skip
         self.together(commands)
@@ -264,8 +271,22 @@ class Bench:
         link = self.fit_link(gigabits)
         print(f"link of {gigabits} Gb/s: {link['bandwidth'] / 1e6:.1f} MB/s, hop "
               f"{link['hop'] * 1e6:.0f} us", flush=True)  # fmt: skip
+        if not self.options.flow_cap:
+            return self.table(gigabits, link, {})
+        cap = self.options.flow_cap
+        self.pacing = pacing(self.out, cap)
+        rows = []
+        for flows in self.options.flows:
+            print(f"{flows} flows of {cap / 1e6:g} MB/s", flush=True)
+            network = {"latency_seconds": 0, "flow_cap_bytes_per_second": cap, "flows": flows}
+            rows += [row | {"flows": flows} for row in self.table(gigabits, dict(link), network)]
+        self.pacing = {}
+        return rows
+
+    def table(self, gigabits: float, link: dict, network: dict) -> list:
+        """A row a plan."""
         cluster = self.out / f"{gigabits}.cluster.json"
-        cluster.write_text(cluster_text(link))
+        cluster.write_text(cluster_text(link, network))
         cases = [
             (planner, order, self.plan(cluster, planner))
             for planner in self.options.planners
@@ -275,11 +296,12 @@ class Bench:
         turns = self.take_turns(cluster, cases, out)
         profiles = [out / f"{kind}.profile.json" for kind in self.types]
         seen = [json.loads((out / f"link{rank}.json").read_text()) for rank in range(self.workers)]
-        link["bandwidth"] = statistics.mean(end["bandwidth_bytes_per_second"] for end in seen)
+        if not network:
+            link["bandwidth"] = statistics.mean(end["bandwidth_bytes_per_second"] for end in seen)
         replayed = self.out / f"{gigabits}.replayed.cluster.json"
-        replayed.write_text(cluster_text(link))  # what moving took is in the costs already
+        replayed.write_text(cluster_text(link, network))  # what moving took is in the costs already
         link["overheads"] = [end["overhead_seconds_per_byte"] for end in seen]
-        cluster.write_text(cluster_text(link))
+        cluster.write_text(cluster_text(link, network))
         overheads = ", ".join(f"{overhead * 1e9:.2f}" for overhead in link["overheads"])
         print(f"in the turns: {link['bandwidth'] / 1e6:.1f} MB/s; of the cores {overheads} ns a byte")
         rows = []
@@ -352,6 +374,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=7, help="steps of a size in a profile")
     parser.add_argument("--planners", nargs="+", default=PLANNERS)
     parser.add_argument("--gigabits", type=float, nargs="+", default=[1.0, 0.2])
+    parser.add_argument("--flow-cap", type=float, default=0, help="bytes a second; 0: none")
+    parser.add_argument("--flows", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--preset", default="release")
     parser.add_argument("--out", default="out/predicted_measured")
     options = parser.parse_args()

@@ -278,6 +278,7 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   // At most five links a route; reserved, so that the spans taken below stay valid.
   c.routes_.resize(places * places);
   c.route_links_.reserve(places * places * 5);
+  c.wire_count_ = c.links_.size();
   const double capped =
       network_.flow_cap_bytes_per_second * static_cast<double>(network_.flows);  // 0: they are not
   // What lies between a device and its NIC. A host has it in its own memory's reach.

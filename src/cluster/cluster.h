@@ -112,9 +112,9 @@ struct Route {
   std::span<const LinkId> links;
   Nanoseconds latency = 0;  // of a transfer: `launch` and the hops
   Nanoseconds launch = 0;   // of it, what a collective of many steps pays only once
-  // The cap of one flow (0: none); it lengthens the flow and holds no link longer. The second is
-  // what one device's traffic gets: a collective over several of each machine gets that of all of
-  // them.
+  // The cap of one flow (0: none); it lengthens the flow and holds no wire longer. The last of the
+  // links is then the connection of the two devices. The second is what one device's traffic gets:
+  // a collective over several of each machine gets that of all of them.
   double cap_bytes_per_second = 0;
   double device_bytes_per_second = 0;
   std::int64_t flows = 1;
@@ -137,6 +137,8 @@ class Cluster {
   std::size_t place_count() const { return devices_.size(); }
   std::size_t machine_count() const { return machines_.size(); }
   std::size_t link_count() const { return links_.size(); }
+  // Not a wire: what a cloud lets through between two devices, over all their flows (decision 7).
+  bool is_connection(LinkId link) const { return link.value() >= wire_count_; }
   IdRange<DeviceId> device_ids() const { return id_range<DeviceId>(device_count()); }
   std::span<const DeviceId> host_ids() const { return hosts_; }
   IdRange<DeviceId> place_ids() const { return id_range<DeviceId>(place_count()); }
@@ -170,7 +172,8 @@ class Cluster {
   IdVector<DeviceId, Device> devices_;  // and hosts
   std::vector<DeviceId> hosts_;
   IdVector<MachineId, Machine> machines_;
-  IdVector<LinkId, Link> links_;
+  IdVector<LinkId, Link> links_;  // wires, then connections
+  std::size_t wire_count_ = 0;
   std::size_t device_count_ = 0;
   std::size_t device_type_count_ = 0;
   std::int64_t flows_ = 1;

@@ -14,6 +14,9 @@ Cluster with_scaled_links(const Cluster& cluster, const IdVector<LinkId, double>
     if (route.links.empty()) continue;  // of a device to itself
     const auto place = static_cast<std::size_t>(route.links.data() - cluster.route_links_.data());
     route.links = {scaled.route_links_.data() + place, route.links.size()};
+    if (cluster.is_connection(route.links.back())) {
+      route.cap_bytes_per_second *= factors[route.links.back()];
+    }
   }
   return scaled;
 }

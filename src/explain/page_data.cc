@@ -130,6 +130,8 @@ OrderedJson lanes_data(const cost::Problem& problem, const sim::Simulated& simul
     add(problem.cluster->device(device).name, "device", plan.compute_stream(device));
   }
   for (LinkId link : id_range<LinkId>(problem.cluster->link_count())) {
+    const bool unused = lanes[plan.link(link).value()].task.empty();
+    if (unused && problem.cluster->is_connection(link)) continue;
     add(problem.cluster->link(link).name, "link", plan.link(link));
   }
   return json;

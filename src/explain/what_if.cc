@@ -74,11 +74,16 @@ std::vector<Upgrade> possible_upgrades(const cluster::Cluster& cluster) {
     upgrades[at->second].links.push_back(link);
   };
   for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+    if (cluster.is_connection(link)) continue;
     const std::string wire = wire_name(cluster.link(link).name);
     wires_of_kind[kind_of_wire(wire)].insert(wire);
     if (one_by_one) add_link("link " + wire, link);
   }
   for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+    if (cluster.is_connection(link)) {
+      add_link("all connections", link);
+      continue;
+    }
     const std::string kind = kind_of_wire(wire_name(cluster.link(link).name));
     if (!one_by_one || wires_of_kind[kind].size() > 1) add_link("all links of kind " + kind, link);
   }

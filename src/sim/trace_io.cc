@@ -89,6 +89,7 @@ class TraceWriter {
     }
     name_process(links_process(), "links");
     for (LinkId link : id_range<LinkId>(cluster.link_count())) {
+      if (cluster.is_connection(link) && result_.link_bytes[link] == 0) continue;
       name_thread(links_process(), static_cast<int>(link.value()), cluster.link(link).name);
     }
   }

@@ -142,16 +142,36 @@ TEST(Cluster, RoutesInsideAMachineUsePortsAndBetweenMachinesOnlyNics) {
   const Cluster c = build({test_machine("a", 2), test_machine("b", 1)}, {5e-9, 7});
   EXPECT_THAT(route_names(c, 0, 1), ElementsAre("a/gpu0.out", "a/gpu1.in"));
   EXPECT_THAT(route_names(c, 1, 0), ElementsAre("a/gpu1.out", "a/gpu0.in"));
-  EXPECT_THAT(route_names(c, 1, 2), ElementsAre("a/nic.out", "b/nic.in"));
+  EXPECT_THAT(route_names(c, 1, 2), ElementsAre("a/nic.out", "b/nic.in", "a/gpu1 -> b/gpu0"));
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).latency, 1);
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(1)).cap_bytes_per_second, 0);
   // Sender's NIC 3 ns + switch 5 ns + receiver's NIC 3 ns.
   EXPECT_EQ(c.route(DeviceId(1), DeviceId(2)).latency, 11);
   EXPECT_EQ(c.route(DeviceId(1), DeviceId(2)).cap_bytes_per_second, 7);
-  // Two ports each way in a, none in b, which has one device; a NIC each way in both.
-  EXPECT_EQ(c.link_count(), 4u + 2u + 2u);
+  // Two ports each way in a, none in b, which has one device; a NIC each way in both; capped
+  // connections each way between b's device and both of a's.
+  EXPECT_EQ(c.link_count(), 4u + 2u + 2u + 4u);
   EXPECT_EQ(c.link(c.route(DeviceId(1), DeviceId(2)).links[0]).bytes_per_second, 2);
   EXPECT_EQ(c.link(c.route(DeviceId(0), DeviceId(1)).links[0]).bytes_per_second, 10);
+}
+
+TEST(Cluster, AConnectionHasTheCapsOfAllItsFlows) {
+  const Cluster c = build({test_machine("a", 1), test_machine("b", 1)},
+                          {.flow_cap_bytes_per_second = 0.5, .flows = 3});
+  const LinkId connection = c.route(DeviceId(0), DeviceId(1)).links.back();
+  ASSERT_TRUE(c.is_connection(connection));
+  EXPECT_FALSE(c.is_connection(c.route(DeviceId(0), DeviceId(1)).links.front()));
+  EXPECT_EQ(c.link(connection).bytes_per_second, 1.5);
+  // A faster one has faster flows.
+  IdVector<LinkId, double> factors(c.link_count(), 1.0);
+  factors[connection] = 2;
+  const Cluster faster = with_scaled_links(c, factors);
+  EXPECT_EQ(flow_cap(faster.route(DeviceId(0), DeviceId(1)), 10 * kFlowBytes), 3);
+  EXPECT_EQ(flow_cap(faster.route(DeviceId(1), DeviceId(0)), 10 * kFlowBytes), 1.5);
+  // Of more devices each pair would be a link.
+  const Cluster large =
+      build({test_machine("a", 200), test_machine("b", 57)}, {.flow_cap_bytes_per_second = 0.5});
+  EXPECT_THAT(route_names(large, 0, 256), ElementsAre("a/nic.out", "b/nic.in"));
 }
 
 // A machine whose GPUs reach the NIC over the fabric: their ports, or the bus. The other's do not.

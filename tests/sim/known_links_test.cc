@@ -97,6 +97,24 @@ TEST(Links, AFastCardIsFreeBeforeTheSlowOneHasReceived) {
   EXPECT_EQ(result.step, 840);
 }
 
+// 4000 and 2000 B through connections of 0.5 B/ns, while a card sends 1 B/ns. To one device they
+// take turns, [100, 8100], [8100, 12100]; to two of them the second waits for the card alone,
+// [4100, 8100].
+TEST(Links, WhatTwoDevicesSendEachOtherTakesTurnsOnTheirConnection) {
+  for (const bool one : {true, false}) {
+    Pair pair;
+    const Strategy strategy = pair.strategy({0, 0, 1, one ? 1u : 2u});
+    Known known(std::move(pair.make).build(), known_cluster({{}, {}, {}}, 0.5), TenSamples(), 10);
+    known.run(strategy);
+    const TaskId first = known.moved(TaskKind::kTransfer, pair.made[0], 0, 1);
+    const TaskId second = known.moved(TaskKind::kTransfer, pair.made[1], 0, one ? 1 : 2);
+    EXPECT_EQ(known.start(first), 100);
+    EXPECT_EQ(known.end(first), 8100);
+    EXPECT_EQ(known.start(second), one ? 8100 : 4100);
+    EXPECT_EQ(known.end(second), one ? 12100 : 8100);
+  }
+}
+
 // ---- a collective among small transfers ----
 
 // A collective of 4 ns over four links, ready at 1, whose result is worked on for 1000: its rank is

@@ -52,7 +52,8 @@ struct KnownMachine {
   double port = 10;
 };
 
-inline cluster::Cluster known_cluster(const std::vector<KnownMachine>& machines) {
+// `cap`: of one flow, bytes a nanosecond; 0: none.
+inline cluster::Cluster known_cluster(const std::vector<KnownMachine>& machines, double cap = 0) {
   cluster::ClusterBuilder builder("known");
   for (const KnownMachine& machine : machines) {
     cluster::MachineSpec spec;
@@ -62,6 +63,7 @@ inline cluster::Cluster known_cluster(const std::vector<KnownMachine>& machines)
     spec.nic.bytes_per_second = machine.nic * 1e9;
     builder.add_machine(std::move(spec));
   }
+  builder.set_network({.flow_cap_bytes_per_second = cap * 1e9});
   return std::move(builder).build("known");
 }
 

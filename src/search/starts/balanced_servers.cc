@@ -148,6 +148,7 @@ IdVector<DeviceId, double> network_rates(const cluster::Cluster& cluster,
       }
       has_others = true;
       for (LinkId link : cluster.route(place, other).links) {
+        if (cluster.is_connection(link)) continue;  // one of many, of any server
         const double one = cluster.link(link).bytes_per_second;
         if (rate == 0 || one < rate) rate = one;
       }
