@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace heterog::decide {
@@ -27,16 +27,11 @@ std::set<TensorId> read_otherwise(const cost::Problem& problem) {
   return found;
 }
 
-// Who has instances, ascending, if all have as many; else nobody.
-std::vector<DeviceId> even_devices(const std::vector<Slice>& slices) {
-  std::map<DeviceId, std::size_t> instances;
-  for (const Slice& slice : slices) ++instances[slice.device];
-  std::vector<DeviceId> devices;
-  for (const auto& [device, count] : instances) {
-    if (count != instances.begin()->second) return {};
-    devices.push_back(device);
-  }
-  return devices;
+// How many instances each device has.
+std::map<DeviceId, std::size_t> instances(std::span<const Slice> slices) {
+  std::map<DeviceId, std::size_t> count;
+  for (const Slice& slice : slices) ++count[slice.device];
+  return count;
 }
 
 // Forward and backward ops that read each tensor that no op makes, ascending.
@@ -118,11 +113,14 @@ void settle_frozen(const cost::Problem& problem, const Strategy& strategy, Layou
     }
   }
   const std::set<TensorId> otherwise = read_otherwise(problem);
-  IdVector<LayoutId, std::optional<std::vector<DeviceId>>> even(layout.slices.size());
+  IdVector<LayoutId, std::vector<DeviceId>> known(layout.slices.size());  // empty: not yet
   const auto devices_of = [&](OpId reader) -> const std::vector<DeviceId>& {
-    std::optional<std::vector<DeviceId>>& devices = even[layout.of_op[reader]];
-    if (!devices) devices = even_devices(layout.slices[layout.of_op[reader]]);
-    return *devices;
+    std::vector<DeviceId>& devices = known[layout.of_op[reader]];
+    if (!devices.empty()) return devices;
+    for (const auto& [device, count] : instances(layout.op_slices(reader))) {
+      devices.push_back(device);
+    }
+    return devices;
   };
   for (TensorId tensor : asked) {
     const auto shape = problem.graph->shape(tensor);
@@ -158,9 +156,10 @@ std::vector<PassUse> uses_of_frozen(const cost::Problem& problem, const Layout& 
       std::vector<PassUse>& uses = pass == Pass::kForward ? forward : backward;
       const auto [at, is_new] = known.try_emplace({pass, read.base}, uses.size());
       if (is_new) uses.push_back({pass, read.base, 0});
-      const std::size_t rounds =
-          layout.op_slices(op).size() / layout.home(read.base).replicas.size();
-      uses[at->second].rounds = std::max(uses[at->second].rounds, rounds);
+      std::size_t& rounds = uses[at->second].rounds;
+      for (const auto& [device, count] : instances(layout.op_slices(op))) {
+        rounds = std::max(rounds, count);
+      }
     }
   };
   for (OpId op : problem.folded->ops) {

@@ -21,7 +21,7 @@ std::vector<TensorId> frozen_to_gather(const cost::Problem& problem, const Strat
 
 // Of the parameters whose method is kGathered, what is trained becomes sharded. Each frozen tensor
 // to gather is dealt by rows, if it can be (decision 23): every device that holds it gets a row,
-// and whatever reads it runs on all of these devices, as many times on each. Any other stays whole.
+// and whatever reads it runs on all of these devices. Any other stays whole.
 void settle_frozen(const cost::Problem& problem, const Strategy& strategy, Layout& layout);
 
 // The two passes of a step. What runs again for the backward pass is part of it.

@@ -10,6 +10,7 @@
 #include "compiler/check/check_bytes.h"
 #include "compiler/check/verify_plan.h"
 #include "compiler/compile.h"
+#include "compiler/rescale.h"
 #include "decide/frozen.h"
 #include "decide/micro_batches.h"
 #include "decide/problems.h"
@@ -158,25 +159,32 @@ TEST(FrozenRows, AreHeldTwoAtATime) {
   }
 }
 
-// What cannot lie in rows stays whole: of one row, of fewer rows than devices, or read on other
-// devices than those that hold it.
-TEST(FrozenRows, AreOfThoseThatAllNeedAlike) {
+// What cannot lie in rows stays whole: of fewer rows than devices, or read on other devices than
+// those that hold it. How often each reads it does not matter.
+TEST(FrozenRows, AreOfThoseThatAllNeed) {
   const auto problem = decide::toy_problem(graph::read_graph(kLora), 3, 12);
   Strategy strategy = gathered(*problem, {1, 1, 1});
   strategy.row_weights =
       IdVector<DeviceId, double>(std::vector<double>{1, 1, 1e-6});  // no rows for the last one
   EXPECT_TRUE(frozen_gathers(compile(*problem, strategy)).empty());
   strategy.row_weights.clear();
-  strategy.micro_batches = 4;
-  for (decide::UnitDecision& unit : strategy.units) unit.in_turn = true;  // 2, 1 and 1 of them
-  const Plan unequal = compile(*problem, strategy);
-  for (TaskId task : frozen_gathers(unequal)) {  // what is read once a device
-    EXPECT_EQ(problem->graph->shape(unequal.tensor[task]).size(), 1u);
+  const Strategy all = strategy;
+  for (std::size_t unit = 0; unit < strategy.units.size(); unit += 2) {
+    strategy.units[UnitId(unit)] = decide::single_decision(DeviceId(1));
   }
-  strategy.micro_batches = 3;
-  const Plan in_turn = compile(*problem, strategy);
-  EXPECT_FALSE(frozen_gathers(in_turn).empty());
-  EXPECT_TRUE(check_bytes(*problem, strategy, in_turn).empty());
+  const Plan apart = compile(*problem, strategy);
+  EXPECT_LT(decide::lay_out(*problem, strategy).gathered.size(),
+            decide::lay_out(*problem, all).gathered.size());
+  EXPECT_TRUE(check_bytes(*problem, strategy, apart).empty());
+  strategy = all;
+  for (decide::UnitDecision& unit : strategy.units) unit.in_turn = true;
+  for (std::int64_t micro_batches : {3, 4}) {  // the first device has two of four
+    strategy.micro_batches = micro_batches;
+    const Plan in_turn = compile(*problem, strategy);
+    verify_plan(in_turn);
+    EXPECT_FALSE(frozen_gathers(in_turn).empty());
+    EXPECT_TRUE(check_bytes(*problem, strategy, in_turn).empty());
+  }
 }
 
 // A method of one parameter alone.
@@ -193,6 +201,24 @@ TEST(FrozenRows, MayBeOfOneParameter) {
   }
   EXPECT_FALSE(frozen_gathers(plan).empty());
   EXPECT_TRUE(check_bytes(*problem, strategy, plan).empty());
+}
+
+// Rows have no samples: a step of other samples gathers the same.
+TEST(FrozenRows, StayAtOtherSamples) {
+  const auto problem = decide::toy_problem(graph::read_graph(kLora), 2, 12);
+  Strategy strategy = gathered(*problem, {2, 1});
+  strategy.micro_batches = 2;
+  const Plan plan = compile(*problem, strategy);
+  const Plan other = rescaled(*at_batch(*problem, 7), plan);
+  verify_plan(other, EmptySlices::kAllowed);
+  const std::vector<TaskId> gathers = frozen_gathers(plan);
+  ASSERT_EQ(frozen_gathers(other), gathers);
+  for (TaskId task : gathers) {
+    EXPECT_EQ(other.moved_bytes[task], plan.moved_bytes[task]);
+    for (BufferId buffer : plan.allocates[task]) {
+      EXPECT_EQ(other.buffers[buffer].bytes, plan.buffers[buffer].bytes);
+    }
+  }
 }
 
 // Random units, micro-batches, patterns, weights of rows and recomputation: plans that hold, and
