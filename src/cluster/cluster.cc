@@ -255,8 +255,13 @@ void ClusterBuilder::add_hosts(std::vector<MachineLinks>& links, const std::stri
 
 double least_of_given(double a, double b) { return a == 0 || (b > 0 && b < a) ? b : a; }
 
+// Two devices have one set of connections, whose messages take turns. Clusters of more devices than
+// this, of which every pair would be a link, have none: there each message has connections of its
+// own.
+constexpr std::size_t kMostConnectedPlaces = 256;
+
 // Decision 7: inside a machine a transfer holds the fabric's links, between machines the two NICs,
-// and what of the fabrics lies before them.
+// what of the fabrics lies before them, and where connections are capped, those of the two devices.
 void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   Cluster& c = cluster_;
   const std::size_t places = c.place_count();
@@ -270,9 +275,11 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
   const auto port_in = [&](const MachineLinks& own, DeviceId to) {
     return c.is_host(to) ? own.host_in : own.port_in[place(to)];
   };
-  // At most four links a route; reserved, so that the spans taken below stay valid.
+  // At most five links a route; reserved, so that the spans taken below stay valid.
   c.routes_.resize(places * places);
-  c.route_links_.reserve(places * places * 4);
+  c.route_links_.reserve(places * places * 5);
+  const double capped =
+      network_.flow_cap_bytes_per_second * static_cast<double>(network_.flows);  // 0: they are not
   // What lies between a device and its NIC. A host has it in its own memory's reach.
   const auto add_feed = [&](std::size_t machine, DeviceId end, LinkId port) {
     if (!specs_[machine].fabric.feeds_nic || c.is_host(end)) return;
@@ -292,6 +299,11 @@ void ClusterBuilder::add_routes(const std::vector<MachineLinks>& links) {
         c.route_links_.push_back(links[a].nic_out);
         c.route_links_.push_back(links[b].nic_in);
         add_feed(b, to, port_in(links[b], to));
+        if (capped > 0 && places <= kMostConnectedPlaces) {
+          const std::string name =
+              fmt::format("{} -> {}", c.devices_[from].name, c.devices_[to].name);
+          c.route_links_.push_back(c.links_.push_back({name, capped}));
+        }
         route.launch = to_nanoseconds(std::max(from_nic.launch_seconds, to_nic.launch_seconds));
         route.latency =
             route.launch + to_nanoseconds(from_nic.latency_seconds + network_.latency_seconds +

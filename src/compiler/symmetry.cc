@@ -188,6 +188,7 @@ decide::Layout of_representatives(const decide::Layout& layout, const Symmetry& 
     decide::ParameterHome& own = reduced.homes.emplace_back();
     own.update = home.update;
     own.method = home.method;
+    own.group = home.group;
     if (home.server.valid()) own.server = symmetry.place_of[home.server];
     if (home.by_rows()) own.rows.push_back(0);
     const auto keep = [&](std::size_t i) {

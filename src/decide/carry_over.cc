@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -199,7 +200,8 @@ class Places {
   const cluster::Cluster& cluster_;
 };
 
-// Servers that no longer hold their parameter are left to the compiler.
+// Servers that no longer hold their parameter are left to the compiler, and so is a parameter of a
+// group whose others are no longer on the same devices.
 std::vector<ParameterSync> syncs(const OtherPlan& plan, const Places& places,
                                  const cost::Problem& problem, const Strategy& carried) {
   if (plan.strategy.sync.empty()) return {};
@@ -207,8 +209,16 @@ std::vector<ParameterSync> syncs(const OtherPlan& plan, const Places& places,
   const auto serves = [&](TensorId parameter, DeviceId server) {
     return server.valid() && may_serve(problem, layout, parameter, server);
   };
+  std::map<std::uint32_t, TensorId> first_of;  // by group
   std::vector<ParameterSync> result;
   for (ParameterSync sync : plan.strategy.sync) {
+    if (sync.group > 0 && layout.home_of[sync.parameter] != Layout::kNoHome) {
+      const TensorId first = first_of.try_emplace(sync.group, sync.parameter).first->second;
+      if (!std::ranges::equal(layout.home(sync.parameter).devices(),
+                              layout.home(first).devices())) {
+        sync.group = 0;
+      }
+    }
     if (sync.server.valid()) {
       const DeviceId server = places.of(sync.server);
       sync.server = serves(sync.parameter, server) ? server : DeviceId();

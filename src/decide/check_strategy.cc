@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -69,6 +70,38 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
         source, i, name, problem.cluster->device(sync.server).name, sync_method_name(sync.method));
     check_several_servers(problem, sync,
                           fmt::format("{}: sync[{}]: parameter '{}'", source, i, name));
+    VALIDATE(sync.group <= kMostGroups, "{}: sync[{}]: group {}, expected 1 to {}", source, i,
+             sync.group, kMostGroups);
+    VALIDATE(sync.group == 0 || sync.method != SyncMethod::kParameterServer,
+             "{}: sync[{}]: parameter '{}' has group {}, and method ps; expected a method of "
+             "collectives, all-reduce or sharded, or no group",
+             source, i, name, sync.group);
+  }
+}
+
+// Gradients of a group share a collective: they are aggregated alike, on the same devices.
+void check_groups(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
+  if (std::ranges::all_of(strategy.sync, [](const auto& sync) { return sync.group == 0; })) return;
+  const Layout layout = lay_out(problem, strategy);
+  std::map<std::uint32_t, const ParameterSync*> first_of;
+  for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
+    const ParameterSync& sync = strategy.sync[i];
+    if (sync.group == 0 || layout.home_of[sync.parameter] == Layout::kNoHome) continue;
+    const auto [at, is_new] = first_of.try_emplace(sync.group, &sync);
+    if (is_new) continue;
+    const ParameterSync& first = *at->second;
+    const std::string& name = problem.graph->tensor(sync.parameter).name;
+    const std::string& first_name = problem.graph->tensor(first.parameter).name;
+    VALIDATE(sync.method == first.method,
+             "{}: sync[{}]: group {}: parameter '{}' has method {}, and '{}' {}; expected one "
+             "method a group",
+             source, i, sync.group, name, sync_method_name(sync.method), first_name,
+             sync_method_name(first.method));
+    VALIDATE(std::ranges::equal(layout.home(sync.parameter).devices(),
+                                layout.home(first.parameter).devices()),
+             "{}: sync[{}]: group {}: parameter '{}' is on other devices than '{}'; expected the "
+             "same of all in a group",
+             source, i, sync.group, name, first_name);
   }
 }
 
@@ -247,6 +280,7 @@ void check_strategy(const cost::Problem& problem, const Strategy& strategy,
   check_row_weights(problem, strategy, source);
   check_sync(problem, strategy, source);
   check_servers(problem, strategy, source);
+  check_groups(problem, strategy, source);
   check_priorities(problem, strategy, source);
 }
 

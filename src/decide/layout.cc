@@ -307,6 +307,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     if (layout.home_of[sync.parameter] == Layout::kNoHome) continue;
     ParameterHome& home = layout.homes[layout.home_of[sync.parameter]];
     home.method = sync.method;
+    home.group = sync.group;
     if (home.replicas.size() > 1) home.server = sync.server;
   }
   settle_frozen(problem, strategy, layout);

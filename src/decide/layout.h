@@ -22,8 +22,9 @@ struct ParameterHome {
                                    // that have rows of it
   // kGathered: of what is frozen; what is trained is kSharded then.
   SyncMethod method = SyncMethod::kAllReduce;
-  DeviceId server;        // one server, or one replica: where the update runs; else invalid
-  std::size_t hosts = 0;  // that serve, the last of the replicas
+  DeviceId server;          // one server, or one replica: where the update runs; else invalid
+  std::size_t hosts = 0;    // that serve, the last of the replicas
+  std::uint32_t group = 0;  // ParameterSync::group
   // Of what is dealt by rows: replicas[i] keeps rows [rows[i], rows[i + 1]) of the optimizer state,
   // and updates these of the parameter; of a gathered one it keeps these alone. Else empty.
   std::vector<std::int64_t> rows;
@@ -38,6 +39,7 @@ struct ParameterHome {
   std::int64_t rows_of(std::size_t replica) const { return rows[replica + 1] - rows[replica]; }
   // Devices that compute with the parameter.
   std::size_t device_count() const { return replicas.size() - hosts; }
+  std::span<const DeviceId> devices() const { return std::span(replicas).first(device_count()); }
 };
 
 // Of `whole` bytes of a parameter that is dealt by rows, or of a tensor of its shape, those of the

@@ -204,6 +204,9 @@ void read_sync(JsonObject& object, Names& names, Strategy& strategy) {
     sync.method = read_method(entry.required("method"));
     if (entry.has("server")) sync.server = names.device(entry.required("server"));
     if (entry.has("servers")) sync.servers = read_replicas(entry, "servers", names);
+    if (entry.has("group")) {
+      sync.group = static_cast<std::uint32_t>(entry.integer("group", 1, kMostGroups));
+    }
     entry.finish();
     strategy.sync.push_back(sync);
   }

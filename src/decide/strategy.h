@@ -59,6 +59,9 @@ struct ParameterSync {
   // Several servers in its place: each has rows along axis 0 in proportion to its weight. A
   // parameter that cannot be dealt so has one server, chosen by the compiler (decision 20).
   std::vector<Replica> servers;
+  // Gradients of the same number, above 0, share a collective, however large it gets; of one method
+  // and on the same devices. 0: with whatever is ready next, up to Strategy::bucket_bytes.
+  std::uint32_t group = 0;
   friend bool operator==(const ParameterSync&, const ParameterSync&) = default;
 };
 
@@ -113,7 +116,8 @@ struct Strategy {
   // In so many rounds the order is improved by its own schedule (sim/improved_order.h). Not of
   // strict turns, which are an order already.
   int order_rounds = 0;
-  Bytes bucket_bytes = 0;  // gradients that share one collective; 0: one each
+  // Gradients that share one collective, unless they have a group of their own; 0: one each.
+  Bytes bucket_bytes = 0;
   // Of sharded and gathered parameters, each device has rows in proportion to its weight, a number
   // above 0. Empty: as even as can be.
   IdVector<DeviceId, double> row_weights;
@@ -132,6 +136,7 @@ struct Strategy {
 };
 
 inline constexpr int kMostOrderRounds = 1000;
+inline constexpr std::uint32_t kMostGroups = 1'000'000;  // ParameterSync::group
 
 // What devices go by in the compiled plan: the strategy's order, or the priorities of its rounds.
 inline OrderPolicy dispatch_order(const Strategy& strategy) {

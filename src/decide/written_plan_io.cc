@@ -113,6 +113,7 @@ Json sync_json(const Strategy& strategy, const cost::Problem& problem) {
       item["servers"].push_back(problem.cluster->device(server.device).name);
       item["weights"].push_back(server.weight);
     }
+    if (sync.group != 0) item["group"] = sync.group;
     list.push_back(item);
   }
   return list;

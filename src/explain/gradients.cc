@@ -19,6 +19,7 @@ struct Way {
   Bytes bytes = 0;
   std::size_t least = 0, most = 0;  // devices
   std::set<DeviceId> hosts;         // that serve it
+  std::set<std::uint32_t> groups;   // that share a collective
 
   void add(Bytes more, const decide::ParameterHome& home) {
     const std::size_t devices = home.device_count();
@@ -27,6 +28,7 @@ struct Way {
     least = bytes == 0 ? devices : std::min(least, devices);
     most = std::max(most, devices);
     bytes += more;
+    if (home.group > 0) groups.insert(home.group);
   }
   std::string text(const char* how) const {
     const std::string devices =
@@ -34,7 +36,10 @@ struct Way {
     const std::string on = hosts.empty()       ? ""
                            : hosts.size() == 1 ? " on a host"
                                                : fmt::format(" on {} hosts", hosts.size());
-    return fmt::format("{} by {}{} among {} devices", bytes_text(bytes), how, on, devices);
+    const std::string in = groups.empty()       ? ""
+                           : groups.size() == 1 ? " in 1 group"
+                                                : fmt::format(" in {} groups", groups.size());
+    return fmt::format("{} by {}{}{} among {} devices", bytes_text(bytes), how, on, in, devices);
   }
 };
 

@@ -44,7 +44,8 @@ void add_options(Words& words, const decide::Strategy& strategy) {
   words.push_back(strategy.sync.size());
   for (const decide::ParameterSync& sync : strategy.sync) {
     words.push_back(sync.parameter.value());
-    words.push_back(static_cast<std::uint64_t>(sync.method));
+    words.push_back(static_cast<std::uint64_t>(sync.group) << 8 |
+                    static_cast<std::uint64_t>(sync.method));
     words.push_back(sync.server.value());
     words.push_back(sync.servers.size());
     for (const decide::Replica& server : sync.servers) {

@@ -68,6 +68,39 @@ TEST_F(Tune, RunsPlansAndKeepsTheFastest) {
   EXPECT_EQ(run("run" + kLenet + " --steps 1 --plan " + path("plan.json") + costs).code, 0);
 }
 
+TEST_F(Tune, RunsJudgeEveryPlan) {
+  const std::string asked = "tune" + kLenet +
+                            " --batch 16 --every-plan --planner autosync:trials=6,round=3 --steps "
+                            "2 --in-threads --threads 1 --json --out " +
+                            path("plan.json");
+  const Finished finished = run(asked);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const nlohmann::json tuned = json(finished);
+  EXPECT_EQ(tuned["runs"], 6);
+  EXPECT_GE(tuned["kept"], 1);
+  EXPECT_GT(tuned["kept_step_seconds"], tuned["predicted_step_seconds"]);
+  const auto plan = nlohmann::json::parse(read_file(path("plan.json")));
+  EXPECT_NEAR(plan["predicted"]["step_seconds"], tuned["predicted_step_seconds"], 1e-8);
+  EXPECT_EQ(run("run" + kLenet + " --steps 1 --plan " + path("plan.json")).code, 0);
+  EXPECT_THAT(refusal("tune" + kLenet + " --batch 16 --every-plan --rounds 2"),
+              HasSubstr("--rounds"));
+  EXPECT_THAT(refusal("tune" + kLenet + " --batch 16 --every-plan --profile-out " + path("costs")),
+              HasSubstr("--every-plan, which fits no costs"));
+}
+
+// By hidden costs the best of what was tried is what the world says, and no believed step.
+TEST_F(Tune, HiddenCostsJudgeEveryPlan) {
+  const Finished finished =
+      run(kHidden + "--planner autosync:trials=40 --every-plan --hidden 3:0.4 --json");
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  const nlohmann::json tuned = json(finished);
+  EXPECT_EQ(tuned["hidden"], "3:0.4");
+  EXPECT_EQ(tuned["runs"], 40);
+  EXPECT_NE(tuned["kept_step_seconds"], tuned["predicted_step_seconds"]);
+  EXPECT_EQ(run(kHidden + "--planner autosync:trials=40 --every-plan --hidden 3:0.4 --json").out,
+            finished.out);
+}
+
 TEST_F(Tune, ThreadsRunAsProcessesDo) {
   const Finished finished =
       run("tune" + kLenet + " --batch 16 --evaluations 20 --rounds 1 --in-threads --threads 1");

@@ -9,7 +9,7 @@
 #include "compiler/compile.h"
 #include "cost/cost_model.h"
 #include "decide/problems.h"
-#include "decide/random_servers.h"
+#include "decide/random_sync.h"
 #include "graph/graph_io.h"
 #include "sim/known_problems.h"
 
@@ -61,6 +61,7 @@ decide::Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
     }
   }
   if (rng.below(2)) decide::deal_to_random_servers(problem, rng, strategy);
+  if (rng.below(2)) decide::draw_random_groups(problem, rng, strategy);
   return strategy;
 }
 

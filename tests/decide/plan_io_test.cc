@@ -65,6 +65,11 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
       record.strategy.row_weights.assign(3, 0.25);
       record.strategy.row_weights[DeviceId(1)] = i;
     }
+    if (i % 4 == 3) {
+      record.strategy.sync.push_back({.parameter = problem->graph->parameters()[1],
+                                      .method = SyncMethod::kAllReduce,
+                                      .group = static_cast<std::uint32_t>(i)});
+    }
     if (i % 4 == 2) {
       record.strategy.micro_batches = 3;
       record.strategy.pattern = Pattern::kListed;
@@ -238,6 +243,32 @@ TEST(PlanFile, RefusesServersThatContradictEachOther) {
               testing::HasSubstr("has servers, and server m0/gpu0"));
   EXPECT_THAT(with(R"("method":"ps")", R"("method":"all-reduce")"),
               testing::HasSubstr("has servers, and method all-reduce"));
+}
+
+TEST(PlanFile, RefusesGroupsThatCannotShareACollective) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 3, 12);
+  Strategy strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
+  const auto parameters = problem->graph->parameters();
+  const auto refused = [&](SyncMethod second) {
+    strategy.sync = {{.parameter = parameters[0], .method = SyncMethod::kAllReduce, .group = 2},
+                     {.parameter = parameters.back(), .method = second, .group = 2}};
+    try {
+      check_strategy(*problem, strategy, "p.json");
+      return std::string("accepted");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refused(SyncMethod::kAllReduce), "accepted");
+  EXPECT_EQ(refused(SyncMethod::kSharded),
+            "p.json: sync[1]: group 2: parameter 'second.bias' has method sharded, and "
+            "'first.weight' all-reduce; expected one method a group");
+  EXPECT_THAT(refused(SyncMethod::kParameterServer), testing::HasSubstr("group 2, and method ps"));
+  const OpId reader = problem->folded->parameter_readers[parameters.back()].front();
+  strategy.units[unit_of(*problem, strategy, reader)].replicas.pop_back();
+  EXPECT_EQ(refused(SyncMethod::kAllReduce),
+            "p.json: sync[1]: group 2: parameter 'second.bias' is on other devices than "
+            "'first.weight'; expected the same of all in a group");
 }
 
 // A plan that was written before micro-batches were said in one word.

@@ -16,6 +16,7 @@
 #include "base/rng.h"
 #include "compiler/compile.h"
 #include "decide/problems.h"
+#include "decide/random_sync.h"
 #include "oracle/evaluator.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -170,6 +171,7 @@ Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
           1.0 + static_cast<double>(problem.cluster->device(device).type.value()));
     }
   }
+  if (rng.below(4) == 0) decide::draw_random_groups(problem, rng, strategy);
   return strategy;
 }
 
@@ -215,7 +217,7 @@ TEST(FewDevices, StandForAllOnRandomClusters) {
   const char* more = std::getenv("HETEROG_RANDOM_CASES");
   const int cases = more ? std::atoi(more) : 60;
   Count count;
-  Rng rng(20261128);
+  Rng rng(20261129);
   for (int i = 0; i < cases; ++i) {
     const std::string model = kModels[static_cast<std::size_t>(i) % kModels.size()];
     auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(rng));

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "compiler/compile.h"
 #include "decide/problems.h"
-#include "decide/random_servers.h"
+#include "decide/random_sync.h"
 #include "runtime/program/program.h"
 #include "sim/improved_order.h"
 
@@ -65,6 +65,7 @@ inline decide::Strategy random_mix(const cost::Problem& problem, std::uint64_t s
     strategy.row_weights.push_back(1.0 + static_cast<double>(rng.below(5)));
   }
   if (seed % 3 == 0) decide::deal_to_random_servers(problem, rng, strategy);
+  if (seed % 3 == 1) decide::draw_random_groups(problem, rng, strategy);
   return strategy;
 }
 

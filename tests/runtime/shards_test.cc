@@ -70,6 +70,28 @@ INSTANTIATE_TEST_SUITE_P(Graphs, Sharded,
                                          ShardCase{"tests/data/masters_bfloat16.json.gz"},
                                          ShardCase{"tests/data/mlp_clipped.json.gz", false}));
 
+// All gradients of a group share a collective, however far apart they become ready.
+TEST(Groups, AreOneCollectiveEach) {
+  const auto problem = toy_of("models/vgg19-tiny.json.gz");
+  for (const SyncMethod method : {SyncMethod::kAllReduce, SyncMethod::kSharded}) {
+    decide::Strategy strategy = weighted(*problem, {2, 1, 3}, method);
+    const auto parameters = problem->graph->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      strategy.sync.push_back({.parameter = parameters[i],
+                               .method = method,
+                               .group = 1 + static_cast<std::uint32_t>(i % 3)});
+    }
+    const TestJob test = make_test_job(problem, strategy);
+    const auto of = [&](TaskKind kind) { return std::ranges::count(test.plan.kind, kind); };
+    if (method == SyncMethod::kAllReduce) {
+      EXPECT_EQ(of(TaskKind::kAllReduce), 3 + 1);  // and the reported loss
+    } else {
+      EXPECT_EQ(of(TaskKind::kReduceScatter), 3);
+    }
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10);
+  }
+}
+
 // Every device keeps its rows of the state, and nothing else of it.
 TEST(ShardedState, IsWhatTheRowsTake) {
   const auto problem = toy_of("models/bert_large24-tiny.json.gz");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "base/file.h"
@@ -45,6 +46,7 @@ TEST(Autosync, PointsAreStrategiesThatSayWhatTheyDecide) {
         const SyncChoice& choice = point.choices[v];
         const decide::ParameterHome& home = layout.home(space.variables[v].parameter);
         EXPECT_EQ(home.method, choice.method);
+        EXPECT_EQ(home.group > 0, choice.method != SyncMethod::kParameterServer);
         std::uint32_t parts = 0;
         for (const decide::Replica& one : choice.servers)
           parts += static_cast<std::uint32_t>(one.weight);
@@ -55,6 +57,37 @@ TEST(Autosync, PointsAreStrategiesThatSayWhatTheyDecide) {
   }
 }
 
+// Algorithm 2: as many groups as asked for, or a few less, of neighbours; none has much more than
+// its part, but for what is larger by itself.
+TEST(Autosync, GroupsAreNeighboursOfEqualParts) {
+  const auto problem = load_test_problem("resnet50", "autosync-b7", 512);
+  const SyncSpace space = sync_space(*problem);
+  Rng rng(4);
+  std::set<std::size_t> counts;
+  for (int i = 0; i < 200; ++i) {
+    const SyncPoint point = draw_point(space, rng);
+    const bool reduced = std::ranges::all_of(point.choices, [](const SyncChoice& choice) {
+      return choice.method == SyncMethod::kAllReduce;
+    });
+    if (!reduced) continue;
+    const SyncGroups groups = sync_groups(space, point);
+    EXPECT_TRUE(std::ranges::is_sorted(groups.of));
+    const auto count = static_cast<std::size_t>(std::ranges::count(point.ends, 1));
+    ASSERT_EQ(groups.bytes.size(), count);
+    ASSERT_EQ(groups.of.back(), count);
+    counts.insert(count);
+    Bytes largest = 0;
+    for (const SyncVariable& variable : space.variables) {
+      largest = std::max(largest, variable.bytes);
+    }
+    // Two neighbouring groups have more than a part together, so that there are less than 2 a part.
+    for (Bytes bytes : groups.bytes) {
+      EXPECT_LE(bytes, std::max(largest, 2 * space.bytes / static_cast<Bytes>(count)));
+    }
+  }
+  EXPECT_GT(counts.size(), 5u);
+}
+
 // Two machines of two devices, wires of 1 GB/s: by hand.
 TEST(Autosync, FormulasByHand) {
   const auto problem = load_test_problem("vgg19-tiny", "autosync-b10", 16);
@@ -63,7 +96,8 @@ TEST(Autosync, FormulasByHand) {
   const auto n = static_cast<double>(problem->cluster->device_count());
   SyncPoint point;
   point.choices.resize(space.variables.size());
-  point.groups = 1;
+  point.ends.assign(space.variables.size(), 0);
+  point.ends.back() = 1;
   const SyncFeatures reduced = sync_features(space, times, point);
   EXPECT_NEAR(reduced[5], 2 * (n - 1) / n * static_cast<double>(space.bytes) / times.ring_rate,
               1e-9 * reduced[5]);

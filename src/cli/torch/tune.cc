@@ -26,6 +26,7 @@
 #include "search/portfolio/portfolio.h"
 #include "search/portfolio/replan.h"
 #include "tune/hidden_trial.h"
+#include "tune/trial_oracle.h"
 #include "tune/tuning.h"
 
 namespace heterog::cli {
@@ -45,6 +46,7 @@ struct TuneVerb {
   std::string out;
   std::string profile_out;
   std::int64_t rounds = tune::TuneOptions{}.rounds;
+  bool every_plan = false;
   // Of the runs.
   std::int64_t steps = 3;
   int operator_threads = 0;
@@ -112,6 +114,33 @@ class Tuner {
           write(so_far);
           after_round(so_far);
         });
+  }
+
+  // In place of rounds: the planner's judge is what is measured.
+  void judge_by_runs(const std::function<void(const tune::TriedPlan&)>& tried) {
+    search::PlannerResult found;
+    until_stopped([&](const std::function<bool()>&) {
+      tune::TrialOracle oracle(
+          believed_,
+          [&](const auto& costs, const auto& strategy) { return trial(costs, strategy); }, how_,
+          tried);
+      search::PlannerContext context{.oracle = oracle,
+                                     .rng = Rng(options_.common.seed),
+                                     .budget = start_budget(options_.budget, "planning", caller_)};
+      found = find_planner(options_.planner, *believed_->cluster, options_.policy)->plan(context);
+    });
+    if (!found.evaluation.feasible) {
+      expect_fit(*believed_, simulate_strategy(*believed_, found.strategy, how_));
+    }
+  }
+
+  // A file whole, the old one or the new one.
+  void write_plan(const decide::Strategy& strategy, const std::string& planner,
+                  const cost::Problem& costs) const {
+    if (options_.out.empty()) return;
+    write_plan_file(
+        {.path = options_.out, .planner = planner, .max_groups = options_.problem.max_groups},
+        costs, strategy, simulate_strategy(costs, strategy, how_));
   }
 
   // The shortest step that is known where costs are hidden: of the plan that was kept, of searches
@@ -194,17 +223,11 @@ class Tuner {
             .drift = measure::drift(job, simulated.plan, recorded.steps)};
   }
 
-  // Each file whole, the old one or the new one.
   void write(const tune::Tuned& tuned) {
     files_.write(options_.profile_out.empty() ? scratch_.path() : options_.profile_out,
                  tuned.fitted);
-    if (options_.out.empty()) return;
-    const cost::Problem& costs = *tuned.fitted.problem;
     const tune::Round& kept = tuned.kept_round();
-    write_plan_file({.path = options_.out,
-                     .planner = kept.planned.found_by,
-                     .max_groups = options_.problem.max_groups},
-                    costs, kept.ran, simulate_strategy(costs, kept.ran, how_));
+    write_plan(kept.ran, kept.planned.found_by, *tuned.fitted.problem);
   }
 
   const TuneVerb& options_;
@@ -286,6 +309,55 @@ void check_tune(const TuneVerb& options) {
   VALIDATE(!options.hidden.costs ||
                (!options.ranks.in_threads && options.slow.empty() && !options.any_device),
            "--hidden: given beside an option of runs; nothing is run where costs are hidden");
+  VALIDATE(!options.every_plan || options.profile_out.empty(),
+           "--profile-out: given beside --every-plan, which fits no costs");
+}
+
+// Rows of the plans that were the fastest so far.
+int run_every_plan(const TuneVerb& options, const std::shared_ptr<const cost::Problem>& believed,
+                   const Caller& caller) {
+  constexpr const char* kPlanRow = "{:>5}  {:>11}  {:>11}\n";
+  const bool table = !options.common.json;
+  Tuner tuner(options, believed, caller);
+  std::int64_t runs = 0, best_run = 0;
+  std::optional<tune::TriedPlan> best;
+  decide::Strategy best_strategy;
+  if (table) print(caller, kPlanRow, "plan", "planned", "measured");
+  const auto tried = [&](const tune::TriedPlan& plan) {
+    ++runs;
+    if (best && plan.measured_seconds >= best->measured_seconds) return;
+    best_strategy = plan.strategy;
+    best.emplace(best_strategy, plan.predicted_seconds, plan.measured_seconds);
+    best_run = runs;
+    tuner.write_plan(best_strategy, options.planner, *believed);
+    if (!table) return;
+    print(caller, kPlanRow, runs, milliseconds_text(plan.predicted_seconds),
+          milliseconds_text(plan.measured_seconds));
+    std::fflush(stdout);
+  };
+  try {
+    tuner.judge_by_runs(tried);
+  } catch (const Error& error) {
+    if (!best || options.out.empty()) throw;
+    throw Error(error.kind(), fmt::format("{}; {} has plan {}", error.what(),
+                                          printable(options.out, 400), best_run));
+  }
+  if (!table) {
+    OrderedJson json = {{"graph", believed->graph->name()},
+                        {"cluster", believed->cluster->name()},
+                        {"batch", believed->batch},
+                        {"planner", options.planner},
+                        {"runs", runs},
+                        {"kept", best_run},
+                        {"predicted_step_seconds", best->predicted_seconds},
+                        {"kept_step_seconds", best->measured_seconds}};
+    if (!options.hidden.text.empty()) json["hidden"] = options.hidden.text;
+    print_json(caller, json);
+    return 0;
+  }
+  print(caller, "kept: plan {} of {}, {}\n", best_run, runs,
+        milliseconds_text(best->measured_seconds));
+  return 0;
 }
 
 int run_tune(TuneVerb options, const Caller& caller) {
@@ -303,9 +375,12 @@ int run_tune(TuneVerb options, const Caller& caller) {
           options.hidden.costs ? fmt::format("simulated, hidden costs {}", options.hidden.text)
                                : fmt::format("{} steps of each plan, {}", options.steps,
                                              options.ranks.in_threads ? "threads" : "processes"));
-    print(caller, kRowFormat, "round", "planned", "measured", "promised", "farthest off");
+    if (!options.every_plan) {
+      print(caller, kRowFormat, "round", "planned", "measured", "promised", "farthest off");
+    }
     std::fflush(stdout);
   }
+  if (options.every_plan) return run_every_plan(options, believed, caller);
   Tuner tuner(options, believed, caller);
   std::optional<tune::Tuned> so_far;
   tune::Tuned tuned;
@@ -347,6 +422,11 @@ void add_tune(CLI::App& app, Action& chosen) {
   verb.add_option("--profile-out", options->profile_out,
                   "Folder for the fitted costs, each file a --profile, as of run --profile-out");
   add_integer(verb, "--rounds", options->rounds, {1, 1000}, "Plans that are run at most");
+  verb.add_flag(
+          "--every-plan", options->every_plan,
+          "In place of rounds: run every plan that --planner asks about, and keep the fastest; "
+          "for planners that try few, as autosync, and with --evaluations")
+      ->excludes("--rounds");
   add_integer(verb, "--steps", options->steps, kCounts,
               "Steps of each run; the first warms up where there are others");
   verb.add_option("--planner", options->planner, kPlannerHelp)->capture_default_str();

@@ -320,7 +320,8 @@ class Counter {
       look(sum.parameter, problem_.folded->reads[sum.op]);
     }
     std::sort(found.begin(), found.end());
-    std::map<decide::LayoutId, Sums> bucket;  // gathered so far
+    // Gathered so far, by group.
+    std::map<std::pair<decide::LayoutId, std::uint32_t>, Sums> bucket;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Gradient& gradient = found[i];
       if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
@@ -329,10 +330,11 @@ class Counter {
         total_at_[gradient.tensor] = layout_.home(gradient.parameter).replicas;
         continue;
       }
-      aggregate(gradient, bucket[layout_.of_op[gradient.producer]]);
+      aggregate(gradient,
+                bucket[{layout_.of_op[gradient.producer], layout_.home(gradient.parameter).group}]);
     }
-    for (auto& [layout, sums] : bucket) {
-      if (sums.full > 0) all_reduce_both(devices(layout), sums);
+    for (auto& [key, sums] : bucket) {
+      if (sums.full > 0) all_reduce_both(devices(key.first), sums);
     }
     for (OpId op : layout_.sums_at_update) {
       for (TensorId out : graph_.outputs(op)) {
@@ -444,9 +446,11 @@ class Counter {
       std::sort(order.begin(), order.end());
       return ring(order, static_cast<double>(n - 1), longest);
     }
-    if (bucket.full > 0 && bucket.full + full > strategy_.bucket_bytes) all_reduce_both(at, bucket);
+    const bool grouped = home.group > 0;
+    const Bytes most = strategy_.bucket_bytes;
+    if (!grouped && bucket.full > 0 && bucket.full + full > most) all_reduce_both(at, bucket);
     add_to(bucket, gradient.tensor);
-    if (bucket.full >= strategy_.bucket_bytes) all_reduce_both(at, bucket);
+    if (!grouped && bucket.full >= most) all_reduce_both(at, bucket);
   }
 
   // What one device makes goes as rows to all who update with it, where that is shorter.

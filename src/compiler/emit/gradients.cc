@@ -2,6 +2,7 @@
 #include "compiler/emit/gradients.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -126,8 +127,8 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
     Bucket bucket;
     std::vector<Scattered> scattered;
   };
-  // By the slices that make the gradients, and whether these are scattered.
-  std::map<std::pair<decide::LayoutId, bool>, Open> open;
+  // By the slices that make the gradients, their group, and whether they are scattered.
+  std::map<std::tuple<decide::LayoutId, std::uint32_t, bool>, Open> open;
   const auto close = [&](Open& one, bool scattered) {
     if (!one.bucket.values.empty()) {
       scattered ? scatter_bucket(e, one.bucket, one.scattered) : all_reduce_bucket(e, one.bucket);
@@ -157,17 +158,18 @@ void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
           home.sharded() ? scattered_form(e, gradient.tensor, gradient.parameter, value.addends)
                          : TensorId();
       const bool scattered = form.valid();
-      Open& one = open[{e.layout.of_op[gradient.producer], scattered}];
-      if (one.bucket.bytes + bytes > bucket_bytes) close(one, scattered);
+      Open& one = open[{e.layout.of_op[gradient.producer], home.group, scattered}];
+      const Bytes most = home.group > 0 ? std::numeric_limits<Bytes>::max() : bucket_bytes;
+      if (one.bucket.bytes + bytes > most) close(one, scattered);
       value.compression =
           cost::compression_of(e.problem.compression, *e.problem.graph, gradient.tensor);
       one.bucket.values.push_back(std::move(value));
       one.bucket.bytes += bytes;
       one.scattered.push_back({form, gradient.parameter});
-      if (one.bucket.bytes >= bucket_bytes) close(one, scattered);
+      if (one.bucket.bytes >= most) close(one, scattered);
     }
   }
-  for (auto& [key, one] : open) close(one, key.second);
+  for (auto& [key, one] : open) close(one, std::get<bool>(key));
 }
 
 }  // namespace heterog::compiler

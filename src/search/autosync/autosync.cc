@@ -88,7 +88,7 @@ std::vector<double> Autosync::scores(const std::vector<SyncFeatures>& features,
 
 PlannerResult Autosync::plan(PlannerContext& context) const {
   const SyncSpace space = sync_space(context.problem());
-  BatchEvaluator evaluator(context.oracle, context.budget);
+  BatchEvaluator evaluator(context.tried(), context.budget);
   PlannerResult best{.strategy = even_all_reduce(context.problem())};
   if (space.variables.empty()) {  // one device
     best.evaluation = evaluator.evaluate(std::span(&best.strategy, 1)).front().evaluation;

@@ -66,13 +66,12 @@ SyncFeatures sync_features(const SyncSpace& space, const SyncTimes& times, const
   const auto n = static_cast<double>(times.devices);
   const double ring = 2 * (n - 1) / n / times.ring_rate;
   double late_served = 0, late_reduced = 0, largest = 0, parts = 0, served = 0;
-  double reduced = 0, sharded = 0, reduced_variables = 0;
+  double reduced = 0, sharded = 0;
   for (std::size_t v = 0; v < point.choices.size(); ++v) {
     const SyncChoice& choice = point.choices[v];
     const auto bytes = static_cast<double>(space.variables[v].bytes);
     const double place = static_cast<double>(v + 1) / static_cast<double>(point.choices.size());
     if (choice.method != SyncMethod::kParameterServer) {
-      ++reduced_variables;
       reduced += bytes;
       if (choice.method == SyncMethod::kSharded) sharded += bytes;
       late_reduced += bytes * place;
@@ -89,8 +88,7 @@ SyncFeatures sync_features(const SyncSpace& space, const SyncTimes& times, const
       late_served += seconds * place;
     }
   }
-  const double collectives =
-      reduced_variables > 0 ? std::min<double>(point.groups, reduced_variables) : 0;
+  const auto collectives = static_cast<double>(sync_groups(space, point).bytes.size());
   double most = 0, sum = 0, most_overhead = 0;
   for (DeviceId server : space.servers) {
     most = std::max(most, transfer[server]);
@@ -124,6 +122,7 @@ SyncFeatures sync_features(const SyncSpace& space, const SyncTimes& times, const
 std::vector<VariableFeatures> variable_features(const SyncSpace& space, const SyncTimes& times,
                                                 const SyncPoint& point) {
   const auto n = static_cast<double>(times.devices);
+  const SyncGroups groups = sync_groups(space, point);
   std::vector<VariableFeatures> all;
   for (std::size_t v = 0; v < point.choices.size(); ++v) {
     const SyncChoice& choice = point.choices[v];
@@ -131,7 +130,6 @@ std::vector<VariableFeatures> variable_features(const SyncSpace& space, const Sy
     VariableFeatures& one = all.emplace_back();
     one[3] = bytes;
     one[4] = static_cast<double>(v + 1) / static_cast<double>(point.choices.size());
-    one[8] = point.groups;
     if (choice.method == SyncMethod::kParameterServer) {
       for (const decide::Replica& server : choice.servers) {
         one[0] += 2 * bytes * server.weight / choice.parts * times.seconds_per_byte[server.device];
@@ -141,12 +139,13 @@ std::vector<VariableFeatures> variable_features(const SyncSpace& space, const Sy
       one[5] = 1;
       one[7] = choice.parts;
     } else {
-      const double share = std::min(
-          1.0, static_cast<double>(point.groups) / static_cast<double>(point.choices.size()));
+      const std::uint32_t group = groups.of[v] - 1;
+      const double share = 1.0 / groups.variables[group];
       one[0] = bytes * 2 * (n - 1) / n / times.ring_rate;
       one[1] = share * n * times.overhead;
       one[2] = share * times.kernel;
       one[6] = choice.method == SyncMethod::kSharded ? 1 : 0;
+      one[8] = static_cast<double>(groups.bytes[group]);
     }
   }
   return all;

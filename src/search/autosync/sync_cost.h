@@ -45,9 +45,9 @@ struct SyncTimes {
 
 SyncFeatures sync_features(const SyncSpace& space, const SyncTimes& times, const SyncPoint& point);
 // The same of each variable for itself, as rankers see it that read the model op by op: eq. 2's or
-// 3's terms in seconds, and what was decided.
+// 3's terms in seconds, its bytes and those of its collective, and what was decided.
 inline constexpr std::array<std::string_view, 9> kVariableFeatures = {
-    "transfer", "overhead", "kernels", "bytes", "place", "served", "sharded", "parts", "groups"};
+    "transfer", "overhead", "kernels", "bytes", "place", "served", "sharded", "parts", "group"};
 using VariableFeatures = std::array<double, kVariableFeatures.size()>;
 std::vector<VariableFeatures> variable_features(const SyncSpace& space, const SyncTimes& times,
                                                 const SyncPoint& point);

@@ -106,6 +106,46 @@ std::uint32_t draw_groups(const SyncSpace& space, Rng& rng) {
   return static_cast<std::uint32_t>(std::exp(rng.uniform() * std::log(std::max(most, 1.0))));
 }
 
+// Algorithm 2: neighbours that are not served are merged until they have their part of the bytes.
+void merge_neighbours(const SyncSpace& space, SyncPoint& point, std::uint32_t groups) {
+  Bytes reduced = 0;
+  for (std::size_t v = 0; v < point.choices.size(); ++v) {
+    if (point.choices[v].method != SyncMethod::kParameterServer) {
+      reduced += space.variables[v].bytes;
+    }
+  }
+  const Bytes most = reduced / std::max(groups, 1u);
+  point.ends.assign(point.choices.size(), 0);
+  Bytes bytes = 0;
+  for (std::size_t v = 0; v < point.choices.size(); ++v) {
+    if (point.choices[v].method == SyncMethod::kParameterServer) continue;
+    const Bytes own = space.variables[v].bytes;
+    if (bytes > 0 && bytes + own > most) {
+      point.ends[v - 1] = 1;
+      bytes = 0;
+    }
+    bytes += own;
+    if (bytes < most) continue;
+    point.ends[v] = 1;
+    bytes = 0;
+  }
+  point.ends.back() = 1;
+}
+
+// Ends of groups appear, go, or move to a neighbour.
+void move_ends(SyncPoint& point, Rng& rng) {
+  const std::size_t inner = point.ends.size() - 1;  // behind the last one there is always an end
+  if (inner == 0) return;
+  const std::size_t moved = 1 + rng.below(4);
+  for (std::size_t i = 0; i < moved; ++i) {
+    const std::size_t v = rng.below(inner);
+    point.ends[v] = point.ends[v] == 0 ? 1 : 0;
+    if (point.ends[v] != 0 || rng.below(2) == 0) continue;
+    const std::size_t next = rng.below(2) == 0 ? v + 1 : v - 1;  // out of range before the first
+    if (next < inner) point.ends[next] = 1;
+  }
+}
+
 decide::OrderPolicy draw_order(Rng& rng) {
   return decide::kSearchedOrders[rng.below(decide::kSearchedOrders.size())];
 }
@@ -116,16 +156,19 @@ SyncSpace sync_space(const cost::Problem& problem) {
   SyncSpace space{.problem = &problem};
   const decide::Layout layout = decide::lay_out(problem, even_all_reduce(problem));
   const IdVector<TensorId, std::uint8_t> shared = can_have_several_servers(problem);
+  std::map<std::vector<DeviceId>, std::uint32_t> holder_lists;
   std::vector<std::pair<OpId, SyncVariable>> found;
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     const std::vector<DeviceId>& holders = layout.home(chain.parameter).replicas;
     if (holders.size() < 2) continue;
     const auto shape = problem.graph->shape(chain.parameter);
+    const auto list = static_cast<std::uint32_t>(holder_lists.size());
     found.push_back({ready_after(problem, chain),
                      {.parameter = chain.parameter,
                       .bytes = problem.graph->bytes(chain.parameter, 1),
                       .rows = shared[chain.parameter] != 0 ? shape[0].c : 1,
-                      .by_rows = chain.by_rows}});
+                      .by_rows = chain.by_rows,
+                      .holders = holder_lists.try_emplace(holders, list).first->second}});
     if (space.servers.empty()) {
       space.servers = cluster::possible_servers(*problem.cluster, holders);
     }
@@ -147,7 +190,7 @@ SyncPoint draw_point(const SyncSpace& space, Rng& rng) {
   for (const SyncVariable& variable : space.variables) {
     point.choices.push_back(draw_choice(space, variable, served, sharded, rng));
   }
-  point.groups = draw_groups(space, rng);
+  merge_neighbours(space, point, draw_groups(space, rng));
   point.order = draw_order(rng);
   std::vector<std::size_t> all(space.variables.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -160,9 +203,11 @@ SyncPoint draw_near(const SyncSpace& space, const SyncPoint& point, Rng& rng) {
   const std::size_t count = space.variables.size();
   switch (rng.below(4)) {
     case 0:
-      near.groups = rng.below(2) == 0 ? std::max(near.groups / 2, 1u)
-                                      : std::min<std::uint32_t>(near.groups * 2,
-                                                                static_cast<std::uint32_t>(count));
+      if (rng.below(2) == 0) {
+        merge_neighbours(space, near, draw_groups(space, rng));
+      } else {
+        move_ends(near, rng);
+      }
       return near;
     case 1:
       near.order = draw_order(rng);
@@ -195,34 +240,55 @@ SyncPoint draw_near(const SyncSpace& space, const SyncPoint& point, Rng& rng) {
   return near;
 }
 
+SyncGroups sync_groups(const SyncSpace& space, const SyncPoint& point) {
+  SyncGroups groups{.of = std::vector<std::uint32_t>(point.choices.size(), 0)};
+  // Since the last end: by method and holders, 1 + the collective.
+  std::map<std::pair<SyncMethod, std::uint32_t>, std::uint32_t> open;
+  for (std::size_t v = 0; v < point.choices.size(); ++v) {
+    const SyncVariable& variable = space.variables[v];
+    const SyncMethod method = point.choices[v].method;
+    if (method != SyncMethod::kParameterServer) {
+      std::uint32_t& own = open[{method, variable.holders}];
+      if (own == 0) {
+        groups.bytes.push_back(0);
+        groups.variables.push_back(0);
+        own = static_cast<std::uint32_t>(groups.bytes.size());
+      }
+      groups.of[v] = own;
+      groups.bytes[own - 1] += variable.bytes;
+      ++groups.variables[own - 1];
+    }
+    if (point.ends[v] != 0) open.clear();
+  }
+  return groups;
+}
+
 decide::Strategy to_strategy(const SyncSpace& space, const SyncPoint& point) {
   Strategy strategy = even_all_reduce(*space.problem);
   strategy.order = point.order;
-  Bytes reduced = 0;
+  const SyncGroups groups = sync_groups(space, point);
   for (std::size_t v = 0; v < point.choices.size(); ++v) {
     const SyncChoice& choice = point.choices[v];
-    decide::ParameterSync sync{.parameter = space.variables[v].parameter, .method = choice.method};
-    if (choice.method != SyncMethod::kParameterServer) {
-      reduced += space.variables[v].bytes;
-    } else if (choice.servers.size() == 1) {
+    decide::ParameterSync sync{
+        .parameter = space.variables[v].parameter, .method = choice.method, .group = groups.of[v]};
+    if (choice.servers.size() == 1) {
       sync.server = choice.servers.front().device;
     } else {
       sync.servers = choice.servers;
     }
-    if (choice.method != SyncMethod::kAllReduce) strategy.sync.push_back(std::move(sync));
+    strategy.sync.push_back(std::move(sync));
   }
-  strategy.bucket_bytes = point.groups == 0 ? reduced : reduced / point.groups;
   return strategy;
 }
 
 double similarity(const SyncPoint& a, const SyncPoint& b) {
-  std::size_t same = (a.groups == b.groups ? 1 : 0) + (a.order == b.order ? 1 : 0);
+  std::size_t same = a.order == b.order ? 1 : 0;
   for (std::size_t v = 0; v < a.choices.size(); ++v) {
     const SyncChoice &x = a.choices[v], &y = b.choices[v];
     same += (x.method == y.method ? 1 : 0) + (x.parts == y.parts ? 1 : 0) +
-            (x.servers == y.servers ? 1 : 0);
+            (x.servers == y.servers ? 1 : 0) + (a.ends[v] == b.ends[v] ? 1 : 0);
   }
-  return static_cast<double>(same) / static_cast<double>(3 * a.choices.size() + 2);
+  return static_cast<double>(same) / static_cast<double>(4 * a.choices.size() + 1);
 }
 
 }  // namespace heterog::search

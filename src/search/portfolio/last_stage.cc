@@ -41,7 +41,7 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
 }
 
 std::int64_t tries_of_servers(const PlannerContext& context) {
-  if (!context.budget.evaluations) return 0;
+  if (!context.budget.evaluations || !are_few_transfers(context.problem())) return 0;
   return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTry);
 }
 

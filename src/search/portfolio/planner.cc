@@ -8,9 +8,9 @@ namespace heterog::search {
 namespace {
 
 constexpr std::array<std::string_view, 14> kPartWords = {
-    "nothing",   "estimates", "memory-fill",     "other-orders", "settling",
-    "widths",    "halving",   "sync-split",      "pipelines",    "moved-pipelines",
-    "leave-out", "order",     "servers", "placements"};
+    "nothing",   "estimates", "memory-fill", "other-orders", "settling",
+    "widths",    "halving",   "sync-split",  "pipelines",    "moved-pipelines",
+    "leave-out", "order",     "servers",     "placements"};
 
 constexpr std::array<Field<PortfolioOptions>, 4> kFields = {
     {{"patience", "local search is stuck after so many moves in a row that did not help; 0: never",

@@ -21,8 +21,8 @@ namespace {
 
 using decide::Strategy;
 
-// Who may serve a parameter that several devices hold; of others, and of those that no device holds,
-// nobody.
+// Who may serve a parameter that several devices hold; of others, and of those that no device
+// holds, nobody.
 std::vector<DeviceId> servers_of(const cost::Problem& problem, const decide::Layout& layout,
                                  const graph::UpdateChain& chain) {
   if (layout.home_of[chain.parameter] == decide::Layout::kNoHome) return {};

@@ -112,7 +112,9 @@ TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
   ASSERT_FALSE(tried.all.empty());
   for (const TriedPipelines::One& one : tried.all)
     EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
-  EXPECT_EQ(tried.all.size(), pool.choose(*problem, {.seconds = hopeful}).size());
+  const std::size_t chosen = pool.choose(*problem, {.seconds = hopeful}).size();
+  EXPECT_GE(tried.all.size(), chosen);
+  EXPECT_LE(tried.all.size(), chosen + 6);  // and those that say how far estimates are off
 }
 
 // The paper's list has turns for all of a backward pass.
