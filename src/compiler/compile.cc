@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "compiler/check/verify_plan.h"
+#include "compiler/emit/frozen.h"
+#include "compiler/emit/gather_frozen.h"
 #include "compiler/emit/gradients.h"
 #include "compiler/emit/next_values.h"
 #include "compiler/emit/ops.h"
@@ -14,6 +16,7 @@
 #include "compiler/emit/recompute.h"
 #include "compiler/emit/shards.h"
 #include "compiler/emit/updates.h"
+#include "compiler/late_waits.h"
 #include "compiler/order.h"
 #include "compiler/slowest.h"
 #include "compiler/symmetry.h"
@@ -91,6 +94,7 @@ void set_rows(const Emission& e, Plan& plan) {
     if (e.layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     if (e.layout.home(parameter).by_rows()) parameter_of[parameter] = parameter;
   }
+  for (TensorId tensor : e.layout.gathered) parameter_of[tensor] = tensor;
   for (TensorId tensor : e.problem.graph->tensor_ids()) {
     const decide::ParameterHome* home = parameter_of[tensor].valid()
                                             ? &e.layout.home(parameter_of[tensor])
@@ -134,6 +138,7 @@ bool run_passes(const cost::Problem& problem, const decide::Strategy& strategy,
   set_drag(cluster, symmetry, builder.plan());
   Emission e(problem, layout, options, builder, symmetry);
   e.recomputation = decide::find_recomputation(problem, strategy);
+  e.frozen = FrozenGathers(problem, layout, e.recomputation);
   emit_forward_and_backward(e);
   aggregate_gradients(e, strategy.bucket_bytes);
   emit_tied_sums(e);
@@ -146,6 +151,7 @@ bool run_passes(const cost::Problem& problem, const decide::Strategy& strategy,
 
   plan = std::move(builder).finish();
   if (e.moves) return false;
+  plan = with_late_waits(std::move(plan), waits_between_rounds(e, strategy.pattern), e.again);
   if (strategy.strict) {
     plan = take_turns(problem, strategy, layout, e.again, std::move(plan));
   }

@@ -22,7 +22,8 @@ using PayloadId = Id<struct PayloadTag>;
 enum class Encoding : std::uint8_t {
   kDense,  // every element, in the tensor's own type
   kRows,   // the rows that are not zero, each with its index: the gradient of an embedding
-  kPart,   // every element of some rows along axis 0, which one of several servers has
+  kPart,   // every element of some rows along axis 0, which the giver alone has: one of several
+           // servers, or one of those who keep a frozen parameter in rows
 };
 
 // The reduction of the contributions; each kind of task has one (reduction_of).

@@ -165,7 +165,8 @@ struct Plan {
   Csr<TaskId, BufferId> reads;                // one reference each
   IdVector<BufferId, std::uint32_t> readers;  // count
   IdVector<TaskId, Bytes> workspace;          // on the task's device
-  // Of parameters that are sharded or have several servers, their optimizer state and those of
+  // Of parameters that are sharded, gathered or have several servers, their optimizer state and
+  // those of
   // their gradients that are scattered or pushed in parts: who has which rows, ascending, some of
   // them none; of all else empty.
   Csr<TensorId, OwnedRows> rows;

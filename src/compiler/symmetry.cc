@@ -145,7 +145,7 @@ std::optional<Symmetry> find_symmetry(const cost::Problem& problem,
   }
   std::set<std::int64_t> dealt;  // numbers of rows, each of which is cut in one way
   for (const decide::ParameterHome& home : layout.homes) {
-    if (!home.sharded() || !dealt.insert(home.row_count()).second) continue;
+    if (!home.by_rows() || !dealt.insert(home.row_count()).second) continue;
     classes.split([&](auto& key) {
       for (std::size_t i = 0; i < home.replicas.size(); ++i)
         key[home.replicas[i]] = home.rows_of(i);
@@ -173,6 +173,7 @@ decide::Layout of_representatives(const decide::Layout& layout, const Symmetry& 
   reduced.of_op = layout.of_op;
   reduced.home_of = layout.home_of;
   reduced.row_home_of = layout.row_home_of;
+  reduced.gathered = layout.gathered;
   reduced.sums_at_update = layout.sums_at_update;
   for (const auto& slices : layout.slices) {
     std::vector<decide::Slice> own;

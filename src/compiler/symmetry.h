@@ -38,9 +38,9 @@ inline DeviceId device_of(const Symmetry* symmetry, DeviceId place) {
 // Which devices are alike under a strategy, laid out; nothing where that is not certain or saves
 // nothing. Devices are alike if they are of one type, have the same memory, and have instances of
 // the same sizes, in the same order, in every layout that anything runs in, and as many rows of
-// every sharded parameter. Then their tasks are the same, with the same priorities among those of a
-// device; a class is one orbit of the plan's symmetries, and dispatch follows none that is not
-// symmetric. This needs:
+// every parameter that is dealt by rows. Then their tasks are the same, with the same priorities
+// among those of a device; a class is one orbit of the plan's symmetries, and dispatch follows none
+// that is not symmetric. This needs:
 //
 // - One list of slices for all forward and backward ops, so that no sample moves.
 // - No parameter server, so that nothing is pushed or pulled. All collectives are over the same

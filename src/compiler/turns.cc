@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/permute_tasks.h"
 #include "decide/pass_turns.h"
 
 namespace heterog::compiler {
@@ -175,29 +176,6 @@ void refuse_circle(const cost::Problem& problem, const decide::Strategy& strateg
       decide::pattern_name(strategy.pattern));
 }
 
-template <class T>
-void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, const T& between,
-             IdVector<TaskId, T>& values) {
-  IdVector<TaskId, T> made;
-  made.reserve(order.size());
-  for (std::uint32_t node : order) made.push_back(node < tasks ? values[TaskId(node)] : between);
-  values = std::move(made);
-}
-
-template <class T>
-void permute(const std::vector<std::uint32_t>& order, std::size_t tasks, Csr<TaskId, T>& rows) {
-  Csr<TaskId, T> made;
-  made.reserve(order.size(), rows.size());
-  for (std::uint32_t node : order) {
-    if (node < tasks) {
-      made.push_row(rows[TaskId(node)]);
-    } else {
-      made.end_row();
-    }
-  }
-  rows = std::move(made);
-}
-
 }  // namespace
 
 Plan take_turns(const cost::Problem& problem, const decide::Strategy& strategy,
@@ -225,21 +203,7 @@ Plan take_turns(const cost::Problem& problem, const decide::Strategy& strategy,
     name.end = plan.end[task];
   }
   const std::size_t tasks = nodes.tasks();
-  permute(order, tasks, TaskKind::kTurn, plan.kind);
-  permute(order, tasks, OpId(), plan.op);
-  permute(order, tasks, TensorId(), plan.tensor);
-  permute(order, tasks, DeviceId(), plan.device);
-  permute(order, tasks, DeviceId(), plan.peer);
-  permute(order, tasks, std::int64_t{0}, plan.begin);
-  permute(order, tasks, std::int64_t{0}, plan.end);
-  permute(order, tasks, Nanoseconds{0}, plan.duration);
-  permute(order, tasks, Bytes{0}, plan.moved_bytes);
-  permute(order, tasks, PayloadId(), plan.payload);
-  permute(order, tasks, Bytes{0}, plan.workspace);
-  permute(order, tasks, plan.participants);
-  permute(order, tasks, plan.updated);
-  permute(order, tasks, plan.allocates);
-  permute(order, tasks, plan.reads);
+  permute_tasks(plan, order);
   Csr<TaskId, Hold> holds;
   std::vector<std::uint32_t> place(order.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "decide/frozen.h"
 #include "decide/layout.h"
 #include "decide/micro_batches.h"
 #include "decide/recomputation.h"
@@ -39,6 +40,12 @@ void check_several_servers(const cost::Problem& problem, const ParameterSync& sy
   }
 }
 
+// A frozen weight may stand among the buffers (decide/frozen.h).
+bool is_frozen_buffer(const cost::Problem& problem, const ParameterSync& sync) {
+  return sync.method == SyncMethod::kGathered &&
+         std::ranges::binary_search(frozen_tensors(problem), sync.parameter);
+}
+
 // Each entry by itself, and that none contradicts another.
 void check_sync(const cost::Problem& problem, const Strategy& strategy, std::string_view source) {
   const std::size_t places = problem.cluster->place_count();
@@ -46,8 +53,10 @@ void check_sync(const cost::Problem& problem, const Strategy& strategy, std::str
   for (std::size_t i = 0; i < strategy.sync.size(); ++i) {
     const ParameterSync& sync = strategy.sync[i];
     VALIDATE(sync.parameter.value() < problem.graph->tensor_count() &&
-                 problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter,
-             "{}: sync[{}]: tensor {} is not a parameter", source, i, sync.parameter.value());
+                 (problem.graph->tensor(sync.parameter).role == graph::TensorRole::kParameter ||
+                  is_frozen_buffer(problem, sync)),
+             "{}: sync[{}]: tensor {} is not a parameter, nor a frozen buffer to gather", source, i,
+             sync.parameter.value());
     const std::string& name = problem.graph->tensor(sync.parameter).name;
     VALIDATE(seen.insert(sync.parameter).second,
              "{}: sync[{}]: parameter '{}' stands twice, expected one entry", source, i, name);

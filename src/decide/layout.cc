@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost/collective.h"
+#include "decide/frozen.h"
 #include "decide/micro_batches.h"
 #include "graph/folded.h"
 #include "graph/lookups.h"
@@ -309,6 +310,7 @@ void place_parameters(const cost::Problem& problem, const Strategy& strategy,
     home.group = sync.group;
     if (home.replicas.size() > 1) home.server = sync.server;
   }
+  settle_frozen(problem, strategy, layout);
   deal_by_rows(problem, strategy, layout);
   choose_servers(problem, layout.homes, bytes);
 }

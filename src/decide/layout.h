@@ -20,16 +20,19 @@ struct ParameterHome {
                                    // hosts that serve it
   LayoutId update;                 // where its update runs: the server, every replica, or those
                                    // that have rows of it
+  // kGathered: of what is frozen; what is trained is kSharded then.
   SyncMethod method = SyncMethod::kAllReduce;
   DeviceId server;          // one server, or one replica: where the update runs; else invalid
   std::size_t hosts = 0;    // that serve, the last of the replicas
   std::uint32_t group = 0;  // ParameterSync::group
   // Of what is dealt by rows: replicas[i] keeps rows [rows[i], rows[i + 1]) of the optimizer state,
-  // and updates these of the parameter. Else empty.
+  // and updates these of the parameter; of a gathered one it keeps these alone. Else empty.
   std::vector<std::int64_t> rows;
 
   bool by_rows() const { return !rows.empty(); }
   bool sharded() const { return by_rows() && method == SyncMethod::kSharded; }
+  // Frozen, and nobody has all of it but while it is used (decision 23).
+  bool gathered() const { return by_rows() && method == SyncMethod::kGathered; }
   // Several servers have its rows.
   bool partitioned() const { return by_rows() && method == SyncMethod::kParameterServer; }
   std::int64_t row_count() const { return rows.empty() ? 0 : rows.back(); }
@@ -57,7 +60,9 @@ struct Layout {
   IdVector<LayoutId, LayoutId> merged;        // as merge_by_device() does
   IdVector<OpId, LayoutId> of_op;             // invalid for folded aliases, members of chains
   IdVector<TensorId, std::uint32_t> home_of;  // index into homes; kNoHome for non-parameters
-  std::vector<ParameterHome> homes;           // in id order of the parameters
+  // In id order of the parameters, and behind them those of frozen buffers that lie in rows.
+  std::vector<ParameterHome> homes;
+  std::vector<TensorId> gathered;  // frozen tensors that lie in rows (decision 23), ascending
   // Of optimizer state that is dealt by rows: index into homes, else kNoHome. Empty: nothing is.
   IdVector<TensorId, std::uint32_t> row_home_of;
   static constexpr std::uint32_t kNoHome = 0xffffffff;

@@ -82,7 +82,12 @@ class Names {
     names_.push_back(name);
     return places_[name] = DeviceId(names_.size() - 1);
   }
+  // Frozen weights stand among the buffers; check_strategy knows which these are.
   void add_parameters(const graph::ModelGraph& graph) {
+    for (TensorId id : graph.tensor_ids()) {
+      if (graph.tensor(id).role != graph::TensorRole::kBuffer) continue;
+      parameters_[graph.tensor(id).name] = id;
+    }
     for (TensorId id : graph.parameters()) parameters_[graph.tensor(id).name] = id;
   }
 
@@ -96,7 +101,7 @@ class Names {
 SyncMethod read_method(const JsonValue& value) {
   const std::string text = value.as_string();
   const auto found = std::ranges::find(kSyncMethods, text, sync_method_name);
-  VALIDATE(found != kSyncMethods.end(), "{}: '{}', expected ps, all-reduce or sharded",
+  VALIDATE(found != kSyncMethods.end(), "{}: '{}', expected ps, all-reduce, sharded or gathered",
            value.where(), printable(text));
   return *found;
 }

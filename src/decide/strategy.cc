@@ -15,6 +15,8 @@ std::string_view sync_method_name(SyncMethod method) {
       return "all-reduce";
     case SyncMethod::kSharded:
       return "sharded";
+    case SyncMethod::kGathered:
+      return "gathered";
   }
   return "?";
 }

@@ -23,10 +23,13 @@ enum class SyncMethod : std::uint8_t {
   kSharded,  // each device keeps the optimizer state of some rows, and updates these: a gradient is
              // scattered, the new parameter gathered (ZeRO stage 1; decision 19). A parameter whose
              // update is not row by row, or that one device has, is all-reduced.
+  kGathered,  // as kSharded, and of a frozen parameter each device keeps some rows, which are
+              // gathered for each pass (ZeRO stage 3; decision 23)
 };
 inline constexpr std::array kSyncMethods = {SyncMethod::kParameterServer, SyncMethod::kAllReduce,
-                                            SyncMethod::kSharded};
-std::string_view sync_method_name(SyncMethod method);  // "ps", "all-reduce", "sharded"
+                                            SyncMethod::kSharded, SyncMethod::kGathered};
+// "ps", "all-reduce", "sharded", "gathered"
+std::string_view sync_method_name(SyncMethod method);
 
 // One replica of a unit and its weight: slices of the batch are proportional to the weights.
 struct Replica {
@@ -115,8 +118,8 @@ struct Strategy {
   int order_rounds = 0;
   // Gradients that share one collective, unless they have a group of their own; 0: one each.
   Bytes bucket_bytes = 0;
-  // Of sharded parameters, each device has rows in proportion to its weight, a number above 0.
-  // Empty: as even as can be.
+  // Of sharded and gathered parameters, each device has rows in proportion to its weight, a number
+  // above 0. Empty: as even as can be.
   IdVector<DeviceId, double> row_weights;
   // The batch in so many parts, as even as can be, one behind the other (decision 14). Over all of
   // them, every replica has the samples that it has of the whole batch.

@@ -63,7 +63,10 @@ std::string home_text(const cost::Problem& problem, const decide::ParameterHome&
     for (std::size_t i = 0; i < home.replicas.size(); ++i) servers += home.rows_of(i) > 0 ? 1 : 0;
     return fmt::format("ps by rows at {} places for {} devices", servers, home.device_count());
   }
-  return fmt::format("{} over {} devices{}", home.sharded() ? "sharded" : "all-reduce",
+  return fmt::format("{} over {} devices{}",
+                     home.sharded()    ? "sharded"
+                     : home.gathered() ? "gathered"
+                                       : "all-reduce",
                      home.device_count(), home.group > 0 ? ", in a named group" : "");
 }
 

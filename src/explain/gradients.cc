@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "decide/frozen.h"
 #include "decide/layout.h"
 #include "explain/amounts.h"
 
@@ -48,9 +49,12 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
   const decide::Layout layout = decide::lay_out(problem, strategy);
   // whole: all-reduced, though its unit shards
   Way reduced, served, partitioned, sharded, whole, still;
+  // What is asked to lie in rows has no gradients.
+  const std::vector<TensorId> frozen = decide::frozen_to_gather(problem, strategy);
   for (TensorId parameter : problem.graph->parameters()) {
     if (layout.home_of[parameter] == decide::Layout::kNoHome) continue;
     const decide::ParameterHome& home = layout.home(parameter);
+    if (std::ranges::binary_search(frozen, parameter)) continue;
     Way& way = home.replicas.size() == 1                             ? still
                : home.sharded()                                      ? sharded
                : home.partitioned()                                  ? partitioned
@@ -68,10 +72,19 @@ std::string gradients_text(const cost::Problem& problem, const decide::Strategy&
   if (partitioned.bytes > 0) add(partitioned.text("partitioned parameter servers"));
   if (sharded.bytes > 0) add(sharded.text("shards"));
   if (whole.bytes > 0) add(whole.text("all-reduce, as their updates do not go by rows,"));
+  Bytes in_rows = 0, kept = 0;
+  for (TensorId tensor : frozen) {
+    const bool gathers = std::ranges::binary_search(layout.gathered, tensor);
+    (gathers ? in_rows : kept) += problem.graph->bytes(tensor, 1);
+  }
   if (still.bytes > 0) {
     text += fmt::format("{}{} stay where they are made", text.empty() ? "" : "; ",
                         bytes_text(still.bytes));
   }
+  if (in_rows > 0) {
+    text += fmt::format("; {} frozen in rows, gathered for each pass", bytes_text(in_rows));
+  }
+  if (kept > 0) text += fmt::format("; {} frozen and whole", bytes_text(kept));
   if (problem.compression.any()) {
     text += fmt::format("; compressed by {}, which is lossy",
                         cost::compression_text(problem.compression));

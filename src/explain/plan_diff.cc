@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "decide/frozen.h"
 #include "explain/amounts.h"
 #include "explain/decision_text.h"
 #include "explain/explanation.h"
@@ -76,14 +77,27 @@ class Diff {
     const decide::Layout by_a = decide::lay_out(problem_, a_.strategy);
     const decide::Layout by_b = decide::lay_out(b_.problem, b_.strategy);
     std::map<Key, Change> changes;
-    for (TensorId parameter : problem_.graph->parameters()) {
-      if (by_a.home_of[parameter] == decide::Layout::kNoHome) continue;
-      const std::string text_a = home_text(problem_, by_a.home(parameter));
-      const std::string text_b = home_text(problem_, by_b.home(parameter));
-      if (text_a == text_b) continue;
+    const auto compare = [&](TensorId tensor, const std::string& text_a,
+                             const std::string& text_b) {
+      if (text_a == text_b) return;
       Change& change = changes[{text_a, text_b}];
       ++change.parameters;
-      change.bytes += problem_.graph->bytes(parameter, 1);
+      change.bytes += problem_.graph->bytes(tensor, 1);
+    };
+    for (TensorId parameter : problem_.graph->parameters()) {
+      if (by_a.home_of[parameter] == decide::Layout::kNoHome) continue;
+      compare(parameter, home_text(problem_, by_a.home(parameter)),
+              home_text(problem_, by_b.home(parameter)));
+    }
+    // Frozen weights among the buffers, which are whole wherever they are read, or lie in rows.
+    for (TensorId tensor : decide::frozen_tensors(problem_)) {
+      if (problem_.graph->tensor(tensor).role == graph::TensorRole::kParameter) continue;
+      const auto text = [&](const decide::Layout& layout) {
+        return std::ranges::binary_search(layout.gathered, tensor)
+                   ? home_text(problem_, layout.home(tensor))
+                   : std::string("whole where it is read");
+      };
+      compare(tensor, text(by_a), text(by_b));
     }
     parameters_ = sorted(std::move(changes), [](const Change& change) { return change.bytes; });
   }

@@ -125,6 +125,17 @@ TEST_F(VerifyInProcesses, ProvesShards) {
   }
 }
 
+// The base under adapters lies in rows: on two ranks, and on three of unequal samples and rows, in
+// micro-batches.
+TEST_F(VerifyInProcesses, ProvesFrozenRows) {
+  const std::string lora = " --graph models/llama7b_lora-tiny.json.gz";
+  expect_proved(" --batch 8 --planner ev-ar:state=gathered" + lora + kTwo);
+  expect_proved(" --batch 12 --planner accumulate:micro_batches=2,state=gathered" + lora +
+                " --cluster three-cards");
+  expect_found("zero-rows",
+               " --batch 8 --planner ev-ar:state=gathered" + lora + " --cluster three-cards");
+}
+
 TEST_F(VerifyInProcesses, ProvesUnequalSlices) {
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ar") + kLeNet + kTwo);
   expect_proved(" --plan " + unequal_plan(kLeNet, "ev-ps") + kLeNet + kTwo);

@@ -61,7 +61,7 @@ TEST(PlanFile, ReadsBackWhatWasWritten) {
     }
     if (i % 4 == 1) record.strategy.order_rounds = i;
     if (i % 3 == 2) {
-      record.strategy.units[UnitId(0)].sync = SyncMethod::kSharded;
+      record.strategy.units[UnitId(0)].sync = i % 2 ? SyncMethod::kSharded : SyncMethod::kGathered;
       record.strategy.row_weights.assign(3, 0.25);
       record.strategy.row_weights[DeviceId(1)] = i;
     }

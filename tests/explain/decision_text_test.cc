@@ -1,8 +1,10 @@
 // Decisions are told by the samples that each device gets.
 #include "explain/decision_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "explain/gradients.h"
 #include "explain/plans.h"
 
 namespace heterog::explain {
@@ -45,6 +47,26 @@ TEST(HomeText, SaysWhereAParameterIsKept) {
   EXPECT_EQ(home_text(*problem, {.replicas = {a, b}}), "all-reduce over 2 devices");
   EXPECT_EQ(home_text(*problem, {.replicas = {a, b}, .server = b}),
             "ps at " + name + " for 2 devices");
+  EXPECT_EQ(
+      home_text(*problem, {.replicas = {a, b}, .method = SyncMethod::kGathered, .rows = {0, 3, 7}}),
+      "gathered over 2 devices");
+}
+
+// What adapters train is sharded, and of the frozen base what can lie in rows does.
+TEST(GradientsText, SaysWhatIsFrozen) {
+  const auto problem = decide::model_problem("llama7b_lora-tiny", 3, 12);
+  const auto text = [&](const std::vector<double>& rows) {
+    auto strategy =
+        decide::uniform_strategy(*problem, decide::even_decision(*problem, SyncMethod::kGathered));
+    for (double weight : rows) strategy.row_weights.push_back(weight);
+    return gradients_text(*problem, strategy);
+  };
+  EXPECT_THAT(text({}), testing::HasSubstr(" by shards among 3 devices; "));
+  EXPECT_THAT(text({}), testing::HasSubstr(" frozen in rows, gathered for each pass"));
+  EXPECT_THAT(text({}), testing::Not(testing::HasSubstr("frozen and whole")));
+  // No row of anything for the last device.
+  EXPECT_THAT(text({1, 1, 1e-6}), testing::HasSubstr(" frozen and whole"));
+  EXPECT_THAT(text({1, 1, 1e-6}), testing::Not(testing::HasSubstr("in rows")));
 }
 
 TEST(DecisionOf, FindsTheUnitOfAnOp) {

@@ -56,5 +56,15 @@ TEST_F(PlanDiff, OneGroupThatMovesIsTheOnlyChange) {
   EXPECT_THAT(text_, HasSubstr("decided differently: 1 of "));
 }
 
+// Frozen weights, which the graph has among the buffers.
+TEST_F(PlanDiff, SaysWhatLiesInRows) {
+  problem_ = decide::model_problem("llama7b_lora-tiny", 3, 12);
+  const OrderedJson diff = diff_of(even_strategy(*problem_, SyncMethod::kSharded),
+                                   even_strategy(*problem_, SyncMethod::kGathered));
+  ASSERT_EQ(diff["parameters"].size(), 1u);
+  EXPECT_EQ(diff["parameters"][0]["a"], "whole where it is read");
+  EXPECT_EQ(diff["parameters"][0]["b"], "gathered over 3 devices");
+}
+
 }  // namespace
 }  // namespace heterog::explain

@@ -212,20 +212,22 @@ TEST(BatchEvaluator, TellsBucketsOrdersPrioritiesAndMicroBatchesApart) {
   last.priorities = {{problem->folded->ops.front(), 0, -1}};
   apart.micro_batches = 2;
   decide::Strategy in_turn = apart, pattern = apart, strict = apart, beside = apart;
-  decide::Strategy served_in_turn = apart, sharded = apart;
+  decide::Strategy served_in_turn = apart, sharded = apart, gathered = apart;
   decide::Strategy rounds = fifo;
   rounds.order_rounds = 1;
   in_turn.units[UnitId(0)].in_turn = true;
   served_in_turn.units[UnitId(0)].in_turn = true;
   served_in_turn.units[UnitId(0)].sync = decide::SyncMethod::kParameterServer;
   sharded.units[UnitId(0)].sync = decide::SyncMethod::kSharded;
+  gathered.units[UnitId(0)].sync = decide::SyncMethod::kGathered;
   pattern.pattern = strict.pattern = decide::Pattern::kForwardFirst;
   pattern.order = decide::OrderPolicy::kPriority;
   strict.strict = true;
   beside.pipeline_of.assign(problem->cluster->device_count(), 0);
   batch.evaluate(std::vector{even_all_reduce(*problem), horovod(*problem), fifo, first, last, apart,
-                             in_turn, pattern, strict, beside, rounds, served_in_turn, sharded});
-  EXPECT_EQ(batch.evaluations(), 13);
+                             in_turn, pattern, strict, beside, rounds, served_in_turn, sharded,
+                             gathered});
+  EXPECT_EQ(batch.evaluations(), 14);
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
     if (way < 7) unit.sync = SyncMethod::kSharded;
     if (way == 7 && rng.below(2) == 0) unit.sync = SyncMethod::kSharded;
     if (way == 8) unit.sync = SyncMethod::kParameterServer;
+    if (way == 9) unit.sync = SyncMethod::kGathered;
   }
   if (rng.below(5) == 0) strategy.units[UnitId(rng.below(strategy.units.size()))].recompute = true;
   if (rng.below(6) == 0) {
@@ -250,6 +251,36 @@ TEST(FewDevices, StandForAllOnRandomClusters) {
   EXPECT_GE(count.of_few, count.cases * 2 / 5);   // of each ten, four
   EXPECT_LE(count.of_few, count.cases * 9 / 10);  // and some that are not
   EXPECT_LE(count.few * 3, count.devices * 2);
+}
+
+// A frozen base in rows, on devices that know bfloat16.
+TEST(FewDevices, StandForAllOfFrozenRows) {
+  const auto graph = std::make_shared<const graph::ModelGraph>(
+      graph::read_graph("models/llama7b_lora-tiny.json.gz"));
+  Count count;
+  Rng rng(23);
+  while (count.cases < 40) {
+    auto cluster = std::make_shared<const cluster::Cluster>(random_cluster(rng));
+    const auto devices = static_cast<std::int64_t>(cluster->device_count());
+    std::unique_ptr<const cost::Problem> problem;
+    try {
+      problem = cost::make_problem(graph, cluster, cost::CalibratedModel(), 2 * devices + 1,
+                                   {.max_groups = 12});
+    } catch (const Error&) {
+      continue;
+    }
+    Strategy strategy = random_strategy(*problem, rng);
+    for (UnitDecision& unit : strategy.units) unit.sync = SyncMethod::kGathered;
+    const std::string what =
+        fmt::format("case {}: {} devices", count.cases, cluster->device_count());
+    try {
+      compare(*problem, strategy, {}, what, count);
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kInput) << error.what();
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(count.of_few, count.cases / 4);
 }
 
 // ---- which strategies ----

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "decide/micro_batches.h"
 #include "runtime/check/verify.h"
 #include "runtime/jobs.h"
 #include "runtime/program/faults.h"
@@ -170,6 +171,115 @@ TEST(ShardedFaults, AreFound) {
     TestJob whole = make_test_job(problem, weighted(*problem, {1, 1}, SyncMethod::kAllReduce));
     EXPECT_THROW(inject(whole.job, whole.plan, fault), Error);
   }
+}
+
+// ---- frozen parameters in rows ----
+
+std::size_t frozen_gathers(const compiler::Plan& plan) {
+  std::size_t found = 0;
+  for (TaskId task : plan.task_ids()) {
+    found += plan.kind[task] == TaskKind::kAllGather &&
+             plan.encoding_of(task) == compiler::Encoding::kPart;
+  }
+  return found;
+}
+
+decide::Strategy frozen_in_rows(const cost::Problem& problem, const std::vector<double>& samples,
+                                const std::vector<double>& row_weights) {
+  decide::Strategy strategy = weighted(problem, samples, SyncMethod::kGathered);
+  for (double weight : row_weights) strategy.row_weights.push_back(weight);
+  return strategy;
+}
+
+// Adapters beside a base that is frozen, as it is and of 4 bits: on two and three devices, of even
+// and unequal rows, in one piece and in micro-batches of every pattern, with ops that run again.
+TEST(FrozenRows, TrainAsOneDevice) {
+  for (const char* path :
+       {"models/llama7b_lora-tiny.json.gz", "models/llama70b_qlora-tiny.json.gz"}) {
+    const auto graph = graph::read_graph(path);
+    for (std::size_t devices : {2, 3}) {
+      const std::shared_ptr<const cost::Problem> problem =
+          decide::toy_problem(graph::ModelGraph(graph), devices, 11);
+      const std::vector<double> samples(devices == 2 ? std::vector<double>{2, 1}
+                                                     : std::vector<double>{2, 1, 3});
+      for (const std::vector<double>& rows :
+           {std::vector<double>{},
+            std::vector<double>(devices == 2 ? std::vector<double>{1, 3}
+                                             : std::vector<double>{1, 3, 2})}) {
+        const decide::Strategy plain = frozen_in_rows(*problem, samples, rows);
+        decide::Strategy again = plain;
+        for (decide::UnitDecision& unit : again.units) unit.recompute = true;
+        decide::Strategy forward_first = decide::accumulate(*problem, plain, 2);
+        forward_first.pattern = decide::Pattern::kForwardFirst;
+        decide::Strategy strict = decide::accumulate(*problem, again, 3);
+        strict.order = decide::OrderPolicy::kRank;
+        strict.strict = true;
+        for (const decide::Strategy& strategy :
+             {plain, again, forward_first, strict, decide::accumulate(*problem, plain, 3)}) {
+          const TestJob test = make_test_job(problem, strategy);
+          EXPECT_GT(frozen_gathers(test.plan), 10u);
+          EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10)
+              << path << " on " << devices << ", " << strategy.micro_batches << " micro-batches";
+        }
+      }
+    }
+  }
+}
+
+// Units wherever they are, by any method.
+TEST(FrozenRows, TrainAsOneDeviceInAnyMix) {
+  const std::shared_ptr<const cost::Problem> problem = toy_of("models/llama7b_lora-tiny.json.gz");
+  std::size_t gathers = 0;
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    decide::Strategy strategy = random_mix(*problem, seed);
+    for (decide::UnitDecision& unit : strategy.units) {
+      if (unit.sync != SyncMethod::kParameterServer) unit.sync = SyncMethod::kGathered;
+    }
+    const TestJob test = make_test_job(problem, strategy);
+    gathers += frozen_gathers(test.plan);
+    EXPECT_LE(verify(test.job, test.plan, {.steps = 2}).worst_relative(), 1e-10) << seed;
+  }
+  EXPECT_GT(gathers, 10u);
+}
+
+// A rank keeps its rows of the base alone, as the plan says, and a checkpoint is whole.
+TEST(FrozenRows, AreKeptByTheirOwners) {
+  const std::shared_ptr<const cost::Problem> problem =
+      toy_of("models/llama7b_lora-tiny.json.gz", 12);
+  const TestJob test = make_test_job(problem, frozen_in_rows(*problem, {1, 1, 1}, {1, 2, 5}));
+  const TestJob whole = make_test_job(problem, by_rows(*problem, {}));
+  IdVector<DeviceId, WorkerOptions> options(3);
+  for (WorkerOptions& one : options) one.count_memory = true;
+  TrainingRun run(ranks_in_threads(test.job, test.plan, options), options[DeviceId(0)]);
+  const StepReport report = run.step(1);
+  for (std::size_t device = 0; device < 3; ++device) {
+    EXPECT_EQ(report.memory[device].parameters,
+              test.plan.static_memory[DeviceId(device)].parameters);
+    EXPECT_LT(report.memory[device].buffers, whole.plan.static_memory[DeviceId(device)].buffers);
+  }
+  const std::string path = testing::TempDir() + "heterog_frozen_" + std::to_string(getpid());
+  run.save(path, 1);
+  const double third = (run.step(2), run.step(3).loss);
+  for (const decide::Strategy& other :
+       {frozen_in_rows(*problem, {1, 1, 1}, {1, 2, 5}), frozen_in_rows(*problem, {2, 1, 1}, {}),
+        weighted(*problem, {1, 1, 1}, SyncMethod::kAllReduce)}) {
+    const TestJob next = make_test_job(problem, other);
+    TrainingRun resumed(ranks_in_threads(next.job, next.plan, IdVector<DeviceId, WorkerOptions>(3)),
+                        {});
+    EXPECT_EQ(resumed.load(path), 1);
+    resumed.step(2);
+    EXPECT_NEAR(resumed.step(3).loss, third, 1e-5 * third);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(FrozenRows, ThatAreLostAreFound) {
+  const auto problem = toy_of("models/llama7b_lora-tiny.json.gz");
+  TestJob test = make_test_job(problem, frozen_in_rows(*problem, {2, 1, 3}, {}));
+  inject(test.job, test.plan, Fault::kZeroRows);
+  EXPECT_GT(verify(test.job, test.plan, {.steps = 1}).worst_relative(), 1e-6);
+  TestJob whole = make_test_job(problem, by_rows(*problem, {}));
+  EXPECT_THROW(inject(whole.job, whole.plan, Fault::kZeroRows), Error);
 }
 
 }  // namespace

@@ -187,6 +187,10 @@ TEST_F(RegistryTest, BaselinesDoAsTheyAreTold) {
     const auto even = plan(name + ":state=sharded");
     EXPECT_EQ(even.strategy.units.raw().front().sync, decide::SyncMethod::kSharded) << name;
     EXPECT_TRUE(even.strategy.row_weights.empty());
+    // Of a model that is trained whole, what is gathered is sharded, in equal rows or by memory.
+    const auto gathered = plan(name + ":state=gathered");
+    EXPECT_EQ(gathered.strategy.units.raw().front().sync, decide::SyncMethod::kGathered) << name;
+    EXPECT_FALSE(better(even.evaluation, gathered.evaluation)) << name;
     if (name == "accumulate") continue;
     EXPECT_FALSE(plan(name + ":state=by-memory").strategy.row_weights.empty());
     const auto best = plan(name + ":state=auto").evaluation;

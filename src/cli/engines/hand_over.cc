@@ -233,8 +233,11 @@ int hand_over_shares(const HandOverOptions& options, const LoadedPlan& loaded,
   if (!uniform) {
     changes.emplace_back("operators on different devices: every device has the whole model");
   }
-  const auto in_shards = [](const decide::UnitDecision& unit) {
-    return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kSharded;
+  const auto in_rows = [](const decide::UnitDecision& unit) {
+    return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kGathered;
+  };
+  const auto in_shards = [&](const decide::UnitDecision& unit) {
+    return in_rows(unit) || (unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kSharded);
   };
   if (to_shards && !plan.row_weights.empty()) {
     changes.emplace_back("rows of unequal numbers: as even as can be");
@@ -242,6 +245,9 @@ int hand_over_shares(const HandOverOptions& options, const LoadedPlan& loaded,
   if (!to_shards && std::ranges::any_of(plan.units, in_shards)) {
     changes.emplace_back(
         "optimizer state in shards: whole on every device; heterog.zero_by_memory deals it out");
+  }
+  if (!to_shards && std::ranges::any_of(plan.units, in_rows)) {
+    changes.emplace_back("frozen parameters in rows: whole on every device");
   }
   if (plan.micro_batches > shares.micro_batches) {
     changes.push_back(fmt::format("{} micro-batches: one", plan.micro_batches));

@@ -12,6 +12,7 @@
 #include "cost/all_reduce_algorithm.h"
 #include "cost/collective.h"
 #include "decide/layout.h"
+#include "decide/recomputation.h"
 #include "operators/facts.h"
 
 namespace heterog::compiler {
@@ -47,6 +48,7 @@ class Counter {
     }
     pulls();
     gathers();
+    frozen();
     statistics();
     residents();
   }
@@ -380,6 +382,34 @@ class Counter {
     for (const graph::UpdateChain& chain : problem_.folded->chains) {
       if (layout_.home_of[chain.parameter] == decide::Layout::kNoHome) continue;
       if (layout_.home(chain.parameter).sharded()) by_rows(chain.parameter, whole(chain.parameter));
+    }
+  }
+  // Each pass that reads one gathers it as many times as a device reads it there, one instance
+  // after the other; what runs again runs in the backward pass.
+  void frozen() {
+    std::map<std::pair<TensorId, bool>, std::size_t> times;
+    const auto note = [&](OpId op, bool backward) {
+      std::map<DeviceId, std::size_t> instances;
+      for (const decide::Slice& slice : layout_.op_slices(op)) ++instances[slice.device];
+      for (const Read& read : problem_.folded->reads[op]) {
+        if (read.producer.valid() || layout_.home_of[read.base] == decide::Layout::kNoHome)
+          continue;
+        if (!layout_.home(read.base).gathered()) continue;
+        std::size_t& most = times[{read.base, backward}];
+        for (const auto& [device, count] : instances) most = std::max(most, count);
+      }
+    };
+    for (OpId op : problem_.folded->ops) {
+      const Phase phase = graph_.op(op).phase;
+      if (phase != Phase::kUpdate) note(op, phase == Phase::kBackward);
+    }
+    const decide::Recomputation found = decide::find_recomputation(problem_, strategy_);
+    for (UnitId unit : id_range<UnitId>(found.any ? found.first.size() : 0)) {
+      if (!found.first[unit].valid()) continue;
+      for (OpId op : found.again[unit]) note(op, true);
+    }
+    for (const auto& [what, count] : times) {
+      for (std::size_t i = 0; i < count; ++i) by_rows(what.first, whole(what.first));
     }
   }
   void aggregate(const Gradient& gradient, Sums& bucket) {

@@ -107,9 +107,18 @@ void verify_tasks(const Plan& plan, EmptySlices empty) {
   }
 }
 
-// The rows of a tensor's owners follow one another from row 0 on. Each parameter that is dealt by
-// rows is updated by its owners alone, and then gathered by all of them, or pulled from them: who
-// pulls some rows gets all that are not his own.
+// A frozen parameter's rows become a whole on each of its owners, in a buffer there.
+void verify_whole(const Plan& plan, TaskId gather) {
+  for (DeviceId device : plan.participants[gather]) {
+    ENSURE(std::ranges::any_of(plan.allocates[gather], [&](BufferId buffer) {
+      return plan.buffers[buffer].device == device && !plan.buffers[buffer].is_scratch;
+    }));
+  }
+}
+
+// The rows of a tensor's owners follow one another from row 0 on. Each trained parameter that is
+// dealt by rows is updated by its owners alone, and then gathered by all of them, or pulled from
+// them: who pulls some rows gets all that are not his own. A frozen one is gathered alone.
 void verify_rows(const Plan& plan) {
   if (plan.rows.rows() == 0) return;
   for (std::size_t i = 0; i < plan.rows.rows(); ++i) {
@@ -119,7 +128,7 @@ void verify_rows(const Plan& plan) {
       at = own.end;
     }
   }
-  std::set<TensorId> gathered, updated;
+  std::set<TensorId> gathered, updated, frozen;
   std::map<std::pair<TensorId, DeviceId>, std::int64_t> pulled;
   for (TaskId task : plan.task_ids()) {
     const bool gathers = plan.kind[task] == TaskKind::kAllGather;
@@ -135,8 +144,9 @@ void verify_rows(const Plan& plan) {
       const auto rows = plan.rows_of(tensor);
       if (rows.empty()) continue;
       ENSURE(std::ranges::equal(rows, plan.participants[task], {}, &OwnedRows::device));
-      gathered.insert(tensor);
+      (plan.encoding_of(task) == Encoding::kPart ? frozen : gathered).insert(tensor);
     }
+    if (gathers && plan.encoding_of(task) == Encoding::kPart) verify_whole(plan, task);
     if (plan.kind[task] == TaskKind::kPull && plan.encoding_of(task) == Encoding::kPart) {
       const Contribution& given = plan.contributions_to(task).front();
       gathered.insert(plan.tensor[task]);
@@ -150,6 +160,7 @@ void verify_rows(const Plan& plan) {
     ENSURE(count + own->count() == rows.back().end);
   }
   ENSURE(gathered == updated);
+  for (TensorId tensor : frozen) ENSURE(!updated.contains(tensor));
 }
 
 // No two tasks are equally urgent.

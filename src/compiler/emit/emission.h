@@ -8,6 +8,7 @@
 #include "compiler/compile_options.h"
 #include "compiler/emit/costs.h"
 #include "compiler/emit/emitted_again.h"
+#include "compiler/emit/frozen.h"
 #include "compiler/emit/whereabouts.h"
 #include "compiler/plan_builder.h"
 #include "compiler/symmetry.h"
@@ -33,6 +34,7 @@ struct Emission {
   CollectiveCosts costs;
   decide::Recomputation recomputation = {};
   std::vector<EmittedAgain> again = {};  // in the order of the tasks
+  FrozenGathers frozen = {};
   // Sharded parameters that one task a device updates, set by set: they are gathered together.
   std::vector<std::vector<TensorId>> sharded_sets = {};
   // Forms of gradients that were scattered, or pushed to several servers, each with its parameter.
@@ -69,7 +71,7 @@ struct Emission {
 };
 
 // What a tensor of these bytes that stays takes on a device: of state that is dealt by rows, and of
-// a parameter on a host that serves some of them, the rows there.
+// a parameter on a host that serves some of them, the rows there. Not of what is frozen.
 inline Bytes bytes_on(const Emission& e, TensorId tensor, DeviceId device, Bytes whole) {
   const decide::ParameterHome* home = e.layout.row_home(tensor);
   if (e.layout.home_of[tensor] != decide::Layout::kNoHome &&

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "compiler/emit/gather_frozen.h"
 #include "compiler/emit/sums.h"
 #include "compiler/emit/transfers.h"
 
@@ -64,8 +65,10 @@ Source fetch_same(Emission& e, TensorId tensor, OpId reader, std::span<const Loc
 }
 
 // Inputs and buffers are wherever they are read; parameters and optimizer state at their homes.
+// Of frozen tensors that lie in rows the whole is gathered.
 void fetch_external(Emission& e, const Reader& reader, const graph::Read& read, DeviceId device,
                     std::vector<Source>& sources) {
+  if (e.frozen.has(read.base)) return sources.push_back(whole_frozen(e, reader, read.base, device));
   const bool away = e.problem.graph->tensor(read.base).role == TensorRole::kParameter &&
                     e.where.resident(read.base, device) == 0 &&
                     e.layout.home_of[read.base] != decide::Layout::kNoHome;

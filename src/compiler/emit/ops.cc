@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compiler/emit/fetch.h"
+#include "compiler/emit/gather_frozen.h"
 
 namespace heterog::compiler {
 
@@ -43,6 +44,7 @@ bool reads_directly(Emission& e, decide::LayoutId layout, std::span<const graph:
   e.direct.clear();
   for (const graph::Read& read : reads) {
     if (!read.producer.valid()) {
+      if (e.frozen.has(read.base)) return false;
       if (e.problem.graph->tensor(read.base).role == TensorRole::kParameter) {
         for (const decide::Slice& slice : e.layout.slices[layout]) {
           if (e.where.resident(read.base, slice.device) == 0) return false;
@@ -104,6 +106,9 @@ void wait_for_gate(Emission& e, TaskId task, const decide::Slice& slice, OpId ga
 TaskId emit_op(Emission& e, OpId op, const Again& again) {
   const decide::LayoutId layout = e.layout.of_op[op];
   const auto reads = e.problem.folded->reads[op];
+  e.frozen.pass = again.unit.valid() || e.problem.graph->op(op).phase == graph::Phase::kBackward
+                      ? decide::Pass::kBackward
+                      : decide::Pass::kForward;
   const bool direct = reads_directly(e, layout, reads);
   if (!direct) fetch_all(e, op, layout, reads);
   const bool alias = e.problem.graph->op(op).alias;
@@ -144,6 +149,7 @@ TaskId emit_op(Emission& e, OpId op, const Again& again) {
     for (const graph::Read& read : reads) {
       if (read.producer.valid() || (read.use == OperandUse::kOnce && i != 0)) continue;
       if (direct) keep_external(e, read.base, layout, slice.device);
+      if (e.frozen.has(read.base)) note_frozen_reader(e, {op, layout, i}, read.base, id);
       e.where.note_reader(read.base, slice.device, id);
     }
     allocate_outputs(e, op, i, id, slice, again);

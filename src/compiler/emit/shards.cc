@@ -31,7 +31,7 @@ Bytes padded_bytes(const Emission& e, std::span<const TensorId> tensors,
 
 // Elements: the parts of all tensors lie side by side, owner by owner.
 void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parameters,
-                      std::span<const double> weights) {
+                      std::span<const double> weights, Encoding encoding = Encoding::kDense) {
   const decide::ParameterHome& first = e.layout.home(parameters.front());
   std::int64_t at = 0;
   for (std::size_t i = 0; i < first.replicas.size(); ++i) {
@@ -41,6 +41,7 @@ void contribute_parts(Emission& e, TaskId task, std::span<const TensorId> parame
       count += home.rows_of(i) * (e.problem.graph->elements(parameter, 1) / home.row_count());
     }
     e.builder.contribute(task, {.device = first.replicas[i],
+                                .encoding = encoding,
                                 .begin = at,
                                 .end = at + count,
                                 .weight = weights.empty() ? 1 : weights[i]});
@@ -112,6 +113,15 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered
     e.where.set_total(bucket.values[i].tensor, parts);
     e.scattered.emplace_back(forms[i], parameters[i]);
   }
+}
+
+Bytes gathered_bytes(const Emission& e, std::span<const TensorId> parameters) {
+  return padded_bytes(e, parameters, parameters);
+}
+
+void contribute_rows(Emission& e, TaskId gather, std::span<const TensorId> parameters,
+                     Encoding encoding) {
+  contribute_parts(e, gather, parameters, {}, encoding);
 }
 
 void gather_sharded(Emission& e) {

@@ -22,8 +22,14 @@ Whereabouts::Whereabouts(const cost::Problem& problem, const decide::Layout& lay
     const Bytes whole = problem.graph->bytes(parameter, 1);
     for (std::size_t i = 0; i < home.replicas.size(); ++i) {
       // A host that serves rows has these alone.
-      const bool in_part = home.by_rows() && i >= home.device_count();
+      const bool in_part = home.by_rows() && (home.gathered() || i >= home.device_count());
       keep(parameter, home.replicas[i], in_part ? decide::row_bytes(home, i, whole) : whole);
+    }
+  }
+  for (TensorId tensor : layout.gathered) {
+    const decide::ParameterHome& home = layout.home(tensor);
+    for (std::size_t i = 0; i < home.replicas.size(); ++i) {
+      keep(tensor, home.replicas[i], decide::row_bytes(home, i, problem.graph->bytes(tensor, 1)));
     }
   }
 }

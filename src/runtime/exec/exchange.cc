@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "runtime/exec/rows.h"
+#include "runtime/kernels/memory_order.h"
 
 namespace heterog::runtime {
 
@@ -52,6 +53,8 @@ void Exchange::act(const Instruction& instruction, std::vector<at::Tensor>& give
       return reduce_scatter(instruction, given);
     case Action::kAllGather:
       return all_gather(instruction, given);
+    case Action::kGatherParts:
+      return gather_parts(instruction, given);
     case Action::kGatherRows:
       values_[instruction.slots[0]] =
           at::stack(transport_.all_gather(pack_rows(given[0], instruction.rows), instruction.set));
@@ -276,6 +279,19 @@ void Exchange::all_gather(const Instruction& instruction, std::vector<at::Tensor
       each_part(owner, [](const at::Tensor& part, const at::Tensor& place) { place.copy_(part); });
     }
   }
+}
+
+// What stays is not touched. Each whole lies as the graph wants it, in memory of its own.
+void Exchange::gather_parts(const Instruction& instruction, std::vector<at::Tensor>& given) {
+  std::vector<at::Tensor> wholes;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const TensorId tensor = program_.slots[instruction.slots[i]].tensor;
+    at::Tensor& whole =
+        wholes.emplace_back(laid_as(graph_.tensor(tensor), empty(tensor, 1, options_.device)));
+    comm::part_of(whole, instruction.cuts[i], instruction.part).copy_(given[i]);
+  }
+  all_gather(instruction, wholes);
+  for (std::size_t i = 0; i < wholes.size(); ++i) values_[instruction.slots[i]] = wholes[i];
 }
 
 void Exchange::sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given) {

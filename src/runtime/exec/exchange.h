@@ -40,6 +40,7 @@ class Exchange {
   struct SideBySide;
   void reduce_scatter(const Instruction& instruction, std::vector<at::Tensor>& given);
   void all_gather(const Instruction& instruction, std::vector<at::Tensor>& given);
+  void gather_parts(const Instruction& instruction, std::vector<at::Tensor>& given);
   void sum_rows(const Instruction& instruction, std::vector<at::Tensor>& given);
 
   const graph::ModelGraph& graph_;

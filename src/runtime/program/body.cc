@@ -32,9 +32,13 @@ PlanView::PlanView(const cost::Problem& problem, const compiler::Plan& plan)
       splits(*problem.splits),
       plan(plan),
       maker(plan.buffers.size()),
+      lies_in_rows(problem.graph->tensor_count(), 0),
       predecessors(reversed(plan)) {
   for (TaskId task : plan.task_ids()) {
     for (BufferId buffer : plan.allocates[task]) maker[buffer] = task;
+    if (plan.kind[task] != TaskKind::kAllGather) continue;
+    if (plan.encoding_of(task) != compiler::Encoding::kPart) continue;
+    for (const compiler::Carried& one : plan.carried_by(task)) lies_in_rows[one.tensor] = 1;
   }
 }
 
@@ -43,8 +47,9 @@ SlotId SlotTable::outside(TensorId tensor) {
   if (!slot.valid()) {
     const bool input = view_.graph.tensor(tensor).role == TensorRole::kInput;
     Slot made{input ? Slot::Kind::kInput : Slot::Kind::kResident, tensor};
-    // A device reads all of a parameter, a host that serves some rows of it these alone.
+    // A device reads all of a trained parameter, a host that serves some rows of it these alone.
     const bool of_rows = view_.graph.tensor(tensor).role == TensorRole::kOptimizerState ||
+                         view_.lies_in_rows[tensor] ||
                          (view_.graph.tensor(tensor).role == TensorRole::kParameter &&
                           view_.problem.cluster->is_host(program_.device));
     if (of_rows) {

@@ -18,6 +18,8 @@ struct PlanView {
   const graph::SplitAnalysis& splits;
   const compiler::Plan& plan;
   IdVector<BufferId, TaskId> maker;  // which allocates it
+  // Frozen parameters that are gathered before they are read: a device keeps its rows alone.
+  IdVector<TensorId, std::uint8_t> lies_in_rows;
   Csr<TaskId, TaskId> predecessors;
 
   // The tensors of a collective that several share hold one buffer per device together.

@@ -124,6 +124,21 @@ bool shift_rows(Job& job, const compiler::Plan& plan) {
   return true;
 }
 
+bool give_zeros(Job& job) {
+  for (Program& program : job.programs) {
+    for (Instruction& instruction : program.instructions) {
+      if (instruction.action != Action::kGatherParts) continue;
+      for (Register& value : instruction.values) {
+        BodyStep zero{.kind = BodyStep::Kind::kScale, .factor = 0, .in = {value}};
+        zero.out = {value = instruction.registers++};
+        instruction.body.push_back(zero);
+      }
+      return true;
+    }
+  }
+  return false;
+}
+
 bool weigh_equally(Job& job, const compiler::Plan& plan) {
   bool differs = false;
   for (const GradientPart& gradient : contributions(job, plan)) {
@@ -294,6 +309,9 @@ void inject(Job& job, const compiler::Plan& plan, Fault fault) {
       return;
     case Fault::kWrongRows:
       VALIDATE(shift_rows(job, plan), "the plan has no sharded parameter");
+      return;
+    case Fault::kZeroRows:
+      VALIDATE(give_zeros(job), "the plan has no frozen parameter that lies in rows");
       return;
   }
 }

@@ -21,11 +21,12 @@ enum class Fault : std::uint8_t {
   kSkipGather,        // one replica keeps the old rows that others have updated
   kOldShard,          // one replica does not update rows that are its own
   kWrongRows,         // one replica updates its rows from other rows of the parameter
+  kZeroRows,          // of a frozen parameter, one replica gives zeros in place of its rows
 };
 // The name of each, as `verify --break` takes it, in their order.
-inline constexpr std::array<std::string_view, 9> kFaultNames = {
+inline constexpr std::array<std::string_view, 10> kFaultNames = {
     "drop-contribution", "equal-weights", "skip-pull", "drop-micro-batch", "swap-turns",
-    "stale-parameter",   "skip-gather",   "old-shard", "wrong-rows"};
+    "stale-parameter",   "skip-gather",   "old-shard", "wrong-rows",       "zero-rows"};
 // Throws an input error if the job has nothing of the kind.
 void inject(Job& job, const compiler::Plan& plan, Fault fault);
 

@@ -381,6 +381,11 @@ class JobBuilder {
         instruction.slots.push_back(slot);
         continue;
       }
+      if (view_.lies_in_rows[carried.tensor]) {
+        instruction.values.push_back(body.load(table.outside(carried.tensor)));
+        instruction.slots.push_back(table.buffer(own_result, carried.tensor));
+        continue;
+      }
       const TensorId old = view_.graph.tensor(carried.tensor).replaces;
       if (old.valid()) {  // averaged where it stays
         const SlotId slot = table.outside(old);
@@ -407,7 +412,8 @@ class JobBuilder {
           instruction.rows = given.front().end;
           return;
         }
-        instruction.action = Action::kAllGather;
+        instruction.action =
+            given.front().encoding == Encoding::kPart ? Action::kGatherParts : Action::kAllGather;
     }
     instruction.part = index;
     for (const Carried& carried : plan_.carried_by(task)) {

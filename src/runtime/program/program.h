@@ -86,6 +86,7 @@ enum class Action : std::uint8_t {
   kAllReduce,      // `values` over `set`, into `slots`
   kReduceScatter,  // `values` over `set`: of the sums, its own rows into `slots`
   kAllGather,      // `values` over `set`, each with its own rows in place: all others into these
+  kGatherParts,    // `values` over `set`, of each its own rows alone: the wholes into `slots`
   kSendRows,       // the rows of `values[0]` that are not zero
   kReceiveRows,    // packed, into `slots[0]`
   kGatherRows,     // the packed rows of `values[0]` of every member, into `slots[0]`
@@ -108,10 +109,10 @@ struct Instruction {
   bool in_place = false;  // kAllReduce, kReduceScatter, kAddRows: `values` may be overwritten
   DeviceId peer;
   std::uint32_t set = 0;  // of Job::sets
-  // kReduceScatter, kAllGather, of each value: member i has rows [cuts[i], cuts[i + 1]) along axis
-  // 0.
+  // kReduceScatter, kAllGather, kGatherParts, of each value: member i has rows [cuts[i], cuts[i +
+  // 1]) along axis 0.
   std::vector<comm::Cuts> cuts;
-  std::size_t part = 0;  // kReduceScatter, kAllGather: the index of this device among the members
+  std::size_t part = 0;  // of these, the index of this device among the members
   // kReceive: what arrives, at `samples` samples. Rows: the gradient.
   TensorId tensor;
   std::int64_t samples = 0;

@@ -158,9 +158,12 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
     for (const NamedStrategy& one : baselines) {
       const decide::UnitDecision& unit = one.strategy.units.raw().front();
       if (unit.replicas.size() == 1 || unit.sync != decide::SyncMethod::kAllReduce) continue;
-      of_rows.push_back({one.name, sharded(one.strategy)});
+      of_rows.push_back({one.name, options.state == StateOption::kGathered
+                                       ? gathered(one.strategy)
+                                       : sharded(one.strategy)});
     }
-    VALIDATE(!of_rows.empty(), "state: sharded on one device; expected several, or state whole");
+    VALIDATE(!of_rows.empty(), "state: {} on one device; expected several, or state whole",
+             kStateWords[static_cast<std::size_t>(options.state)]);
     baselines = std::move(of_rows);
   }
   const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
@@ -233,13 +236,14 @@ constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTur
 constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
     kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
-constexpr std::array<std::string_view, 2> kAccumulatedStateWords = {"whole", "sharded"};
+constexpr std::array<std::string_view, 3> kAccumulatedStateWords = {"whole", "sharded", "gathered"};
 constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {
     kParts,
     Field<PipelineOptions>{
         "state",
         "the optimizer's state: whole on every device, or of every parameter's an equal part "
-        "of the rows on each (ZeRO stage 1)",
+        "of the rows on each (ZeRO stage 1), or so and frozen parameters in rows too, gathered for "
+        "each pass of a micro-batch (stage 3)",
         choice<PipelineOptions, &PipelineOptions::state>(kAccumulatedStateWords)}};
 
 PlannerEntry entry(std::string_view name, std::string_view one_line,

@@ -91,15 +91,38 @@ class DataParallel final : public Planner {
     if (all || state_ == StateOption::kSharded) {
       for (const Strategy& one : whole) strategies.push_back(sharded(one));
     }
+    if (state_ == StateOption::kGathered) return best_gathered(whole, context);
     if (!all && state_ != StateOption::kByMemory) return best_of_all(strategies, context);
-    // Memory hardly depends on the order.
-    BatchEvaluator evaluator(context.oracle);
-    const Measured even = evaluator.evaluate(sharded(whole.front()));
-    for (const Strategy& one : whole) {
-      strategies.push_back(with_rows_by_memory(context.problem(), sharded(one), even.peak_bytes));
-    }
+    const std::int64_t measured = add_by_memory(whole, sharded, context, strategies);
     PlannerResult best = best_of_all(strategies, context);
-    best.evaluations += evaluator.evaluations();
+    best.evaluations += measured;
+    if (!all || best.evaluation.feasible) return best;
+    PlannerResult last = best_gathered(whole, context);
+    const std::int64_t evaluations = best.evaluations + last.evaluations;
+    if (better(last.evaluation, best.evaluation)) best = std::move(last);
+    best.evaluations = evaluations;
+    return best;
+  }
+
+  // Rows by memory of each, made `in_rows`; returns how many plans that took. Memory hardly depends
+  // on the order.
+  static std::int64_t add_by_memory(const std::vector<Strategy>& whole,
+                                    Strategy (*in_rows)(Strategy), PlannerContext& context,
+                                    std::vector<Strategy>& strategies) {
+    BatchEvaluator evaluator(context.oracle);
+    const Measured even = evaluator.evaluate(in_rows(whole.front()));
+    for (const Strategy& one : whole) {
+      strategies.push_back(with_rows_by_memory(context.problem(), in_rows(one), even.peak_bytes));
+    }
+    return evaluator.evaluations();
+  }
+
+  static PlannerResult best_gathered(const std::vector<Strategy>& whole, PlannerContext& context) {
+    std::vector<Strategy> strategies;
+    for (const Strategy& one : whole) strategies.push_back(gathered(one));
+    const std::int64_t measured = add_by_memory(whole, gathered, context, strategies);
+    PlannerResult best = best_of_all(strategies, context);
+    best.evaluations += measured;
     return best;
   }
 

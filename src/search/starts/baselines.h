@@ -56,16 +56,18 @@ constexpr Field<Options> baseline_order_field() {
 }
 inline constexpr std::array<Field<BaselineOptions>, 1> kBaselineFields = {
     baseline_order_field<BaselineOptions>()};
-// Where the optimizer's state is; kAuto: the best of all.
-enum class StateOption : std::uint8_t { kWhole, kSharded, kByMemory, kAuto };
-inline constexpr std::array<std::string_view, 4> kStateWords = {"whole", "sharded", "by-memory",
-                                                                "auto"};
+// Where the optimizer's state is, and with kGathered what is frozen. kAuto: the best of all, the
+// last where nothing else fits.
+enum class StateOption : std::uint8_t { kWhole, kSharded, kGathered, kByMemory, kAuto };
+inline constexpr std::array<std::string_view, 5> kStateWords = {"whole", "sharded", "gathered",
+                                                                "by-memory", "auto"};
 template <class Options>
 constexpr Field<Options> state_field() {
   return {"state",
           "the optimizer's state: whole on every device; of every parameter's an equal part of the "
-          "rows on each (ZeRO stage 1); rows by the memory that devices have left; or whichever "
-          "fits and is fastest",
+          "rows on each (ZeRO stage 1); so, and frozen parameters in rows too, equal ones or by "
+          "memory, gathered for each pass (stage 3); rows of the state by the memory that devices "
+          "have left; or whichever fits and is fastest",
           choice<Options, &Options::state>(kStateWords)};
 }
 struct AllReduceOptions : BaselineOptions {

@@ -2,7 +2,10 @@
 #include "search/starts/shards.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
+
+#include "decide/frozen.h"
 
 namespace heterog::search {
 namespace {
@@ -10,8 +13,17 @@ namespace {
 // Of a device whose memory is full: next to none, as a weight is above 0.
 constexpr double kLeastPart = 1e-3;
 
-double state_bytes(const cost::Problem& problem) {
+// What is dealt: optimizer state, and what is frozen where that lies in rows.
+double dealt_bytes(const cost::Problem& problem, const decide::Strategy& strategy) {
   double bytes = 0;
+  const auto gathers = [](const decide::UnitDecision& unit) {
+    return unit.sync == decide::SyncMethod::kGathered;
+  };
+  if (std::ranges::any_of(strategy.units, gathers)) {
+    for (TensorId tensor : decide::frozen_tensors(problem)) {
+      bytes += static_cast<double>(problem.graph->bytes(tensor, 1));
+    }
+  }
   for (const graph::UpdateChain& chain : problem.folded->chains) {
     for (TensorId state : chain.row_state) {
       bytes += static_cast<double>(problem.graph->bytes(state, 1));
@@ -33,18 +45,26 @@ double level(std::vector<double> rooms, double filled) {
   return left;
 }
 
-}  // namespace
-
-decide::Strategy sharded(decide::Strategy strategy) {
+decide::Strategy with_method(decide::Strategy strategy, decide::SyncMethod sync) {
   for (decide::UnitDecision& unit : strategy.units) {
-    if (unit.replicas.size() > 1) unit.sync = decide::SyncMethod::kSharded;
+    if (unit.replicas.size() > 1) unit.sync = sync;
   }
   return strategy;
 }
 
+}  // namespace
+
+decide::Strategy sharded(decide::Strategy strategy) {
+  return with_method(std::move(strategy), decide::SyncMethod::kSharded);
+}
+
+decide::Strategy gathered(decide::Strategy strategy) {
+  return with_method(std::move(strategy), decide::SyncMethod::kGathered);
+}
+
 decide::Strategy with_rows_by_memory(const cost::Problem& problem, decide::Strategy strategy,
                                      const IdVector<DeviceId, Bytes>& peak_bytes) {
-  const double state = state_bytes(problem);
+  const double state = dealt_bytes(problem, strategy);
   const auto devices = static_cast<double>(problem.cluster->device_count());
   std::vector<double> rooms;
   for (DeviceId device : problem.cluster->device_ids()) {
