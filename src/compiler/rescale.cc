@@ -176,6 +176,7 @@ class Rescaler {
         one.end = rows(task, one);
       } else if (one.encoding == Encoding::kPart) {
         ENSURE(graph_.shape(plan_.tensor[task])[0].constant());
+        if (kind == TaskKind::kAllGather) expect_same_rows(task);
       } else if (of_samples) {
         one.begin = moved(one.begin);
         one.end = moved(one.end);
@@ -184,6 +185,19 @@ class Rescaler {
       }
       // 1: of the whole batch, or multiplied already.
       if (one.weight != 1) one.weight = share(task, one);
+    }
+  }
+
+  // A frozen buffer may be a table that a model makes of the length of its inputs.
+  void expect_same_rows(TaskId task) const {
+    for (const Carried& one : plan_.carried_by(task)) {
+      const auto rows = plan_.rows_of(one.tensor);
+      const std::int64_t now = graph_.shape(one.tensor)[0].c;
+      VALIDATE(rows.empty() || rows.back().end == now,
+               "{}: '{}' lies in rows, {} in the plan and {} on inputs of these sizes; expected as "
+               "many, or a plan that keeps it whole",
+               graph_.name(), graph_.tensor(one.tensor).name, rows.empty() ? 0 : rows.back().end,
+               now);
     }
   }
 

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "decide/micro_batches.h"
+
 namespace heterog::compiler {
 namespace {
 
@@ -84,8 +86,9 @@ bool is_without_servers(const Layout& layout, std::span<const DeviceId> computin
   });
 }
 
-// By the sizes of the instances of each, one after the other.
-void split_by_slices(const std::vector<decide::Slice>& slices, Classes& classes) {
+// By the instances of each, one after the other, and what `key_of` says of these.
+template <class KeyOf>
+void split_by_slices(const std::vector<decide::Slice>& slices, Classes& classes, KeyOf key_of) {
   std::map<DeviceId, std::size_t> seen;
   std::vector<std::vector<const decide::Slice*>> rounds;  // the first of each device, the second …
   for (const decide::Slice& slice : slices) {
@@ -95,7 +98,7 @@ void split_by_slices(const std::vector<decide::Slice>& slices, Classes& classes)
   }
   for (const auto& round : rounds) {
     classes.split([&](auto& key) {
-      for (const decide::Slice* slice : round) key[slice->device] = slice->size();
+      for (const decide::Slice* slice : round) key[slice->device] = key_of(*slice);
     });
   }
 }
@@ -141,7 +144,15 @@ std::optional<Symmetry> find_symmetry(const cost::Problem& problem,
   for (const decide::ParameterHome& home : layout.homes) used.insert(home.update);
   for (LayoutId one : used) {
     classes.split([&](auto& key) { key[layout.slices[one].front().device] = 1; });
-    split_by_slices(layout.slices[one], classes);
+    split_by_slices(layout.slices[one], classes,
+                    [](const decide::Slice& slice) { return slice.size(); });
+  }
+  // Whoever reads a frozen tensor in an earlier micro-batch waits for others to gather it.
+  if (!layout.gathered.empty() && strategy.micro_batches > 1) {
+    const auto boundaries = decide::micro_batch_boundaries(problem.batch, strategy.micro_batches);
+    split_by_slices(layout.slices[slices], classes, [&](const decide::Slice& slice) {
+      return 1 + decide::micro_batch_of(boundaries, slice.begin);
+    });
   }
   std::set<std::int64_t> dealt;  // numbers of rows, each of which is cut in one way
   for (const decide::ParameterHome& home : layout.homes) {

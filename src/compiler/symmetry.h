@@ -38,7 +38,8 @@ inline DeviceId device_of(const Symmetry* symmetry, DeviceId place) {
 // Which devices are alike under a strategy, laid out; nothing where that is not certain or saves
 // nothing. Devices are alike if they are of one type, have the same memory, and have instances of
 // the same sizes, in the same order, in every layout that anything runs in, and as many rows of
-// every parameter that is dealt by rows. Then their tasks are the same, with the same priorities
+// every parameter that is dealt by rows. Where frozen tensors lie in rows, their instances also are
+// of the same micro-batches. Then their tasks are the same, with the same priorities
 // among those of a device; a class is one orbit of the plan's symmetries, and dispatch follows none
 // that is not symmetric. This needs:
 //

@@ -310,7 +310,8 @@ class Worker::State {
         if (now_->streams) now_->streams->take_ahead(made->value);
         ++taken;
       } else {
-        *place = laid_as(graph().tensor(tensor), within_reach(value));
+        *place =
+            laid_as(graph().tensor(tensor), within_reach(own_part(now_->program, tensor, value)));
         if (now_->streams) *place = copied_in(*place);
       }
     }
@@ -339,7 +340,8 @@ class Worker::State {
       if (now_->streams) now_->streams->drop_ahead();
       for (const auto& [tensor, value] : next) {
         if (now_->outside(tensor) == nullptr) continue;
-        at::Tensor laid = laid_as(graph().tensor(tensor), within_reach(value));
+        at::Tensor laid =
+            laid_as(graph().tensor(tensor), within_reach(own_part(now_->program, tensor, value)));
         if (now_->streams) laid = now_->streams->copy_ahead(laid);
         ahead_.push_back({now_, tensor, value, std::move(laid)});
       }

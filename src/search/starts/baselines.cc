@@ -117,12 +117,19 @@ class DataParallel final : public Planner {
     return evaluator.evaluations();
   }
 
+  // Of equal rows, or where these do not fit by memory: a device whose memory is full gets none of
+  // what is small, which then lies in rows nowhere.
   static PlannerResult best_gathered(const std::vector<Strategy>& whole, PlannerContext& context) {
     std::vector<Strategy> strategies;
     for (const Strategy& one : whole) strategies.push_back(gathered(one));
-    const std::int64_t measured = add_by_memory(whole, gathered, context, strategies);
     PlannerResult best = best_of_all(strategies, context);
-    best.evaluations += measured;
+    if (best.evaluation.feasible) return best;
+    std::vector<Strategy> by_memory;
+    std::int64_t evaluations = add_by_memory(whole, gathered, context, by_memory);
+    PlannerResult other = best_of_all(by_memory, context);
+    evaluations += best.evaluations + other.evaluations;
+    if (better(other.evaluation, best.evaluation)) best = std::move(other);
+    best.evaluations = evaluations;
     return best;
   }
 
