@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -85,6 +86,25 @@ std::vector<Real> speeds(const PlacementGraph& graph) {
   return parts;
 }
 
+// While it lives, what C prints goes nowhere. METIS prints remarks to the output of whoever calls
+// it, where it finds less to cut than there are parts.
+class WithoutRemarks {
+ public:
+  WithoutRemarks() : output_(stdout), nowhere_(std::fopen("/dev/null", "w")) {
+    if (nowhere_ != nullptr) stdout = nowhere_;
+  }
+  ~WithoutRemarks() {
+    stdout = output_;
+    if (nowhere_ != nullptr) std::fclose(nowhere_);
+  }
+  WithoutRemarks(const WithoutRemarks&) = delete;
+  WithoutRemarks& operator=(const WithoutRemarks&) = delete;
+
+ private:
+  std::FILE* const output_;
+  std::FILE* const nowhere_;
+};
+
 }  // namespace
 
 Placement partitioned(const PlacementGraph& graph, const MetisOptions& options,
@@ -107,6 +127,7 @@ Placement partitioned(const PlacementGraph& graph, const MetisOptions& options,
     // METIS draws from the one generator that the C library has.
     static std::mutex mutex;
     const std::scoped_lock lock(mutex);
+    const WithoutRemarks silence;
     const int ended = metis.function<Partition>("METIS_PartGraphKway")(
         &vertices, &constraints, of_sets.begins.data(), of_sets.others.data(), of_sets.work.data(),
         nullptr, of_sets.bytes.data(), &count, parts.data(), nullptr, settings.data(), &cut,

@@ -186,6 +186,14 @@ TEST(Metis, CutsWhereLeastIsSent) {
   EXPECT_NE(placement[NodeId(0)], placement[NodeId(7)]);
 }
 
+// METIS remarks that there is nothing left to cut. It is no line of a table, nor of --json.
+TEST(Metis, PrintsNothingWhereThereAreFewerSetsThanDevices) {
+  const auto problem = load_test_problem("lenet5-tiny", "mixed-64gpu", 64);
+  testing::internal::CaptureStdout();
+  partitioned(make_placement_graph(*problem, Backward::kAnywhere), {});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
 TEST(OutsideLibraries, AreNamedWhereTheyAreMissing) {
   const auto problem = load_test_problem("lenet5-tiny", "fastt-2gpu", 8);
   const PlacementGraph graph = make_placement_graph(*problem, Backward::kAnywhere);
