@@ -92,6 +92,9 @@ def print_tables(cases: list[dict]) -> None:
         of = gaps[name]
         cells = f"{median(of):8.2f} {max(of):8.2f}" if of else f"{'-':>8} {'-':>8}"
         print(f"{name:16} {len(of):4}/{len(cases):<4} {cells} {median(seconds[name]):8.2f}")
+    behind = [gap for gap in gaps["portfolio"] if gap > 1]
+    print(f"portfolio has the shortest step in {len(gaps['portfolio']) - len(behind)} of {len(cases)} cases"
+          + (f", and is at most {100 * (max(behind) - 1):.1f} % behind in the others" if behind else ""))  # fmt: skip
     for name, reason in reasons.items():
         print(f"{name}, where it has no plan: {reason}")
 
