@@ -232,7 +232,7 @@ def steps(program):
 
 
 def trials_of(program, case, ranker, seed):
-    """[(trials, best step so far in ms)], in rounds of five."""
+    """[(trials, best step so far in ms)], in rounds of five; empty: none fits."""
     with tempfile.TemporaryDirectory() as folder:
         words = [program, "plan", *problem(*case), "--planner", f"autosync:round=5,{ranker}", "--seed", seed,
                  "--out", Path(folder) / "plan.json", "--log-level", "debug"]  # fmt: skip
@@ -240,7 +240,11 @@ def trials_of(program, case, ranker, seed):
     if done.returncode not in (0, 3):
         sys.exit(f"{' '.join(map(str, words))} ended with {done.returncode}: {done.stderr[-2000:]}")
     found, best = [], math.inf
+    if done.returncode == 3:
+        return found
     for count, seconds in re.findall(r"(\d+) evaluations: ([0-9.]+) s is the best", done.stderr):
+        if found and int(count) < found[-1][0]:  # of the baselines, which are looked at afterwards
+            break
         best = min(best, 1000 * float(seconds))
         found.append((int(count), best))
     return found
@@ -262,6 +266,9 @@ def worth(program, folder, seeds):
                    "taught": f"ranker=linear,predictor={predictor}"}  # fmt: skip
         runs = {name: [trials_of(program, case, words, seed) for seed in range(seeds)] for name, words in rankers.items()}
         best = min((run[-1][1] for of in runs.values() for run in of if run), default=None)
+        if best is None:
+            print(f"{' '.join(map(str, case)):32}  none fits", flush=True)
+            continue
         for name, of in runs.items():
             cells = [median(min((ms for count, ms in run if count <= most), default=math.inf) for run in of)
                      for most in CURVE]  # fmt: skip
