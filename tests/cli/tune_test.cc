@@ -87,6 +87,8 @@ TEST_F(Tune, RunsJudgeEveryPlan) {
               HasSubstr("--rounds"));
   EXPECT_THAT(refusal("tune" + kLenet + " --batch 16 --every-plan --profile-out " + path("costs")),
               HasSubstr("--every-plan, which fits no costs"));
+  EXPECT_THAT(refusal("tune" + kLenet + " --batch 16 --every-plan"),
+              HasSubstr("--every-plan: planner portfolio asks about thousands of plans"));
 }
 
 // By hidden costs the best of what was tried is what the world says, and no believed step.

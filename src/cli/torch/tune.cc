@@ -311,6 +311,10 @@ void check_tune(const TuneVerb& options) {
            "--hidden: given beside an option of runs; nothing is run where costs are hidden");
   VALIDATE(!options.every_plan || options.profile_out.empty(),
            "--profile-out: given beside --every-plan, which fits no costs");
+  VALIDATE(!options.every_plan || options.planner != kPortfolio || options.budget.any(),
+           "--every-plan: planner {} asks about thousands of plans; expected --evaluations, "
+           "--budget, or a planner that tries few, as autosync",
+           options.planner);
 }
 
 // Rows of the plans that were the fastest so far.

@@ -13,7 +13,7 @@
 namespace heterog::compiler {
 namespace {
 
-// The how-manieth instance of its device it is.
+// How many instances of its device come before it.
 std::size_t round_of(const Emission& e, const Reader& reader, DeviceId device) {
   const InstancesByDevice& here = e.where.instances_by_device();
   std::size_t round = 0;
@@ -50,7 +50,7 @@ void emit_gather(Emission& e, const Reader& reader, FrozenBucket& bucket, std::s
                                      e.costs.all_gather(devices, gathered_bytes(e, tensors)),
                                      bucket.bytes, reader.op);
   for (TensorId tensor : tensors) e.builder.carry(task, {tensor});
-  contribute_rows(e, task, tensors, Encoding::kPart);
+  contribute_rows(e, task, tensors);
   for (TaskId before : readers_of_two_before(e, bucket, round)) e.builder.depend(before, task);
   FrozenGather& gather = bucket.gathers[round];
   gather.task = task;

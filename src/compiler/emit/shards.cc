@@ -119,9 +119,8 @@ Bytes gathered_bytes(const Emission& e, std::span<const TensorId> parameters) {
   return padded_bytes(e, parameters, parameters);
 }
 
-void contribute_rows(Emission& e, TaskId gather, std::span<const TensorId> parameters,
-                     Encoding encoding) {
-  contribute_parts(e, gather, parameters, {}, encoding);
+void contribute_rows(Emission& e, TaskId gather, std::span<const TensorId> parameters) {
+  contribute_parts(e, gather, parameters, {}, Encoding::kPart);
 }
 
 void gather_sharded(Emission& e) {

@@ -25,10 +25,8 @@ void scatter_bucket(Emission& e, const Bucket& bucket, std::span<const Scattered
 // What an all-gather of parameters, dealt by rows over the same devices, moves in all: each part is
 // padded to the longest.
 Bytes gathered_bytes(const Emission& e, std::span<const TensorId> parameters);
-// Each member gives the elements that are its rows of all of them. `encoding`: whether it has the
-// others too, as they were.
-void contribute_rows(Emission& e, TaskId gather, std::span<const TensorId> parameters,
-                     Encoding encoding);
+// Each member gives the elements that are its rows of all of them, and has no others.
+void contribute_rows(Emission& e, TaskId gather, std::span<const TensorId> parameters);
 
 // Emits the all-gather of each set of Emission::sharded_sets, over the old values, after their
 // readers.

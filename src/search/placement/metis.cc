@@ -86,8 +86,8 @@ std::vector<Real> speeds(const PlacementGraph& graph) {
   return parts;
 }
 
-// While it lives, what C prints goes nowhere. METIS prints remarks to the output of whoever calls
-// it, where it finds less to cut than there are parts.
+// While it lives, what C prints goes nowhere, as in glibc `stdout` is a variable. METIS prints
+// remarks to the output of whoever calls it, where it finds less to cut than there are parts.
 class WithoutRemarks {
  public:
   WithoutRemarks() : output_(stdout), nowhere_(std::fopen("/dev/null", "w")) {

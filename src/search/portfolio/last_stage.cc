@@ -16,7 +16,7 @@ constexpr std::int64_t kPlansPerTry = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
 
-// Plans with other servers, ten in the first phase of a budget, four in each later one.
+// Plans with other servers, nine in the first phase of a budget, three in each later one.
 constexpr std::int64_t kTriesOfServers = 18;
 
 // That are simulated in a moment.
