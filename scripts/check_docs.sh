@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Checks that pages and comments refer to what is in the repository: decisions and sections of
-# docs/design.md, pages of docs/, sources and scripts, and the relative links of every page. Usage: check_docs.sh [ROOT]
+# docs/design.md, pages of docs/, sources and scripts, and the relative links of every page; and that
+# scripts/run_pages.py can read the blocks of README.md and docs/. Usage: check_docs.sh [ROOT]
 set -euo pipefail
+scripts="$(cd "$(dirname "$0")" && pwd)"
 cd "${1:-$(dirname "$0")/..}"
 bad=0
 complain() { echo "$1: $2"; bad=1; }
@@ -50,6 +52,9 @@ if [[ -x scripts/reproduce.sh ]]; then
       complain "$file:$line" "\"$match\": no table or figure of scripts/reproduce.sh"
   done < <(matches 'scripts/reproduce\.sh \K[a-z][a-z0-9_]*')
 fi
+
+mapfile -t run < <(for page in README.md docs/*.md docs/*/*.md; do [[ ! -f "$page" ]] || echo "$page"; done)
+[[ ${#run[@]} == 0 ]] || python3 "$scripts/run_pages.py" --read "${run[@]}" || bad=1
 
 for page in *.md docs/*.md docs/*/*.md src/*.md models/*.md configs/*/*.md; do
   [[ -f "$page" ]] || continue

@@ -1,6 +1,6 @@
 """Runs what pages tell their readers to run: every command and every block of Python, literally.
 
-    PYTHON scripts/run_pages.py README.md docs/client.md [--slow] [--update] [--times]
+    PYTHON scripts/run_pages.py README.md docs/client.md [--slow] [--update] [--times] [--read]
 
 PYTHON is that of an environment in which the wheel is installed (scripts/check_wheel.py makes one).
 Each page is one process, in an empty folder of its own, from top to bottom:
@@ -25,7 +25,8 @@ A comment before a block says what else to do with it:
     -->
 
 A block without a language that holds a command is an error: say what it is. --update writes what
-commands of ```console printed into the page.
+commands of ```console printed into the page; --read runs nothing, and only says whether each block and
+mark can be read.
 """
 
 import argparse
@@ -91,6 +92,8 @@ def read_blocks(page: str, text: str) -> list[Block]:
             if marks:
                 raise Wrong(f"{page}:{number + 1}: a mark {marks} stands before no block")
         number += 1
+    for block in blocks:
+        check_language(block)
     return blocks
 
 
@@ -210,8 +213,6 @@ class Page:
     def run(self, say) -> int:
         """The number of blocks that were run."""
         blocks = read_blocks(self.path.name, self.text)
-        for block in blocks:
-            check_language(block)
         done = 0
         for block in blocks:
             begun = time.monotonic()
@@ -299,6 +300,18 @@ def run_one(path: Path, options) -> int:
     return 0
 
 
+def read_all(pages: list[Path]) -> int:
+    """Says which of them cannot be read."""
+    failed = 0
+    for path in pages:
+        try:
+            read_blocks(str(path), path.read_text(encoding="utf-8"))
+        except Wrong as error:
+            print(error)
+            failed = 1
+    return failed
+
+
 def environment() -> dict:
     """Of a user who has installed the wheel, and nothing of this checkout."""
     kept = {name: value for name, value in os.environ.items()
@@ -314,8 +327,11 @@ def main() -> int:
     parser.add_argument("--slow", action="store_true", help="blocks marked slow too")
     parser.add_argument("--update", action="store_true", help="write what commands print into pages")
     parser.add_argument("--times", action="store_true", help="print what each block took")
+    parser.add_argument("--read", action="store_true", help="run nothing")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.read:
+        return read_all(options.pages)
     if options.one:
         return run_one(options.pages[0].resolve(), options)
     given = [flag for flag in ("slow", "update", "times") if getattr(options, flag)]

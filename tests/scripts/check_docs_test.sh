@@ -46,6 +46,16 @@ expect 0 README.md '[design](docs/design.md), [site](https://a.b/c)'
 expect 1 $page '[order](designs.md)'
 expect 1 $page '[order](design.md#decision-9)'
 expect 1 README.md '[order](design.md)'
+expect 1 $page '<!-- fails 2 -->'
+expect 1 $page '<!-- setup sh -->'
+expect 0 $page '```text'$'\n''scripts/run it'$'\n''```'
+block="$work/docs/block"".md"
+printf '```\nscripts/run it\n```\n' >"$block"
+if "$check" "$work" >"$work.out" 2>&1 || ! grep -q "looks like a command" "$work.out"; then
+  echo "check_docs_test: a command in a block without a language passes"
+  exit 1
+fi
+rm "$block" "$work.out"
 mkdir -p "$work/docs/results"
 expect 0 docs/results/orders"".md '[order](../design.md#decision-8-order)'
 expect 1 docs/results/orders"".md '[order](design.md)'
