@@ -142,11 +142,3 @@ def test_an_edit_fits_in_one_place(tmp_path):
         edit(path, " a\n+c", "here")
     edit(path, " a\n-b\n+c", "here")
     assert path.read_text() == "a\na\nc\n"
-
-
-def test_blocks_of_the_pages_can_be_read():
-    for page in [ROOT / "README.md", TROUBLES, ROOT / "docs/tutorial.md", ROOT / "docs/client.md"]:
-        blocks = read_blocks(page.name, page.read_text(encoding="utf-8"))
-        assert blocks and all(isinstance(block, Block) for block in blocks)
-        for block in blocks:
-            check_language(block)

@@ -191,6 +191,7 @@ class LocalHub::End final : public Transport {
  public:
   End(Shared& shared, DeviceId rank) : shared_(shared), rank_(rank) {}
 
+  bool messages_side_by_side() const override { return true; }
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override {
     shared_.send(value, rank_, to, tag);
   }

@@ -24,6 +24,7 @@ class TcpTransport final : public ProcessTransport {
   // Ends the job for the others, unless finish() was called.
   ~TcpTransport() override;
 
+  bool messages_side_by_side() const override { return true; }
   void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) override;
   void receive(at::Tensor& value, DeviceId from, std::uint32_t tag) override;
   void all_reduce(at::Tensor& value, std::size_t set) override;

@@ -15,9 +15,10 @@ namespace heterog::comm {
 at::Tensor part_of(const at::Tensor& value, const Cuts& cuts, std::size_t part);
 
 // One rank's end; the rank of a job that runs device d is d. At any moment at most one thread of
-// the rank sends, one receives and one takes part in a collective. Every rank issues the sends
-// between two devices, and the collectives that two devices both take part in, in the same order.
-// Calls block. A peer that is lost, does not come within the time-out of the implementation, or has
+// the rank sends to a peer, one receives from it and one takes part in a collective; and to, or
+// from, all peers at most one, unless messages_side_by_side(). Every rank issues the sends between
+// two devices, and the collectives that two devices both take part in, in the same order. Calls
+// block. A peer that is lost, does not come within the time-out of the implementation, or has
 // called abort() ends them with an Error (kVerification) of one line that names the peer.
 //
 // On a device with streams, a call takes its place on the calling thread's current stream: it reads
@@ -27,6 +28,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
+  virtual bool messages_side_by_side() const { return false; }
   // Returns once `value` may be changed again. `value` is contiguous.
   virtual void send(const at::Tensor& value, DeviceId to, std::uint32_t tag) = 0;
   // Fills `value`: contiguous, with the shape and dtype of what is sent with this tag.

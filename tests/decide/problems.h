@@ -15,11 +15,13 @@
 namespace heterog::decide {
 
 // `machines` machines of one device each: NICs of 1 GB/s, so that a byte takes a nanosecond, and no
-// latency. Every op takes 1 µs; a byte that is moved takes `overhead` seconds of both its ends.
+// latency. Every op takes 1 µs; a byte that is moved takes `overhead` seconds of both its ends. A
+// `cap`, in bytes a second, holds every connection of two machines.
 inline std::unique_ptr<const cost::Problem> toy_problem(graph::ModelGraph graph,
                                                         std::size_t machines, std::int64_t batch,
-                                                        double overhead = 0) {
+                                                        double overhead = 0, double cap = 0) {
   cluster::ClusterBuilder builder("toy");
+  builder.set_network({.flow_cap_bytes_per_second = cap});
   for (std::size_t i = 0; i < machines; ++i) {
     cluster::DeviceType type = cluster::test_type();
     type.memory_bytes = 1 << 30;

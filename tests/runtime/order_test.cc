@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -72,15 +74,18 @@ TEST(Order, NoRandomPlanHangsUnderRandomDelays) {
       }
     }
   });
-  IdVector<DeviceId, std::shared_ptr<const cost::Problem>> problems;
-  for (std::size_t devices = 1; devices <= 4; ++devices) {
-    const double overhead = devices < 3 ? 0 : 1e-9;
-    problems.push_back(decide::toy_problem(support::tiny_mlp_graph(), devices, 8, overhead));
+  // Where connections are capped, messages to several devices go side by side.
+  std::vector<std::shared_ptr<const cost::Problem>> problems;
+  for (const double cap : {0.0, 3e8}) {
+    for (std::size_t devices = 1; devices <= 4; ++devices) {
+      const double overhead = devices < 3 ? 0 : 1e-9;
+      problems.push_back(decide::toy_problem(support::tiny_mlp_graph(), devices, 8, overhead, cap));
+    }
   }
   const auto seeds = static_cast<std::uint64_t>(support::rounds(2000));
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     at = seed;
-    const auto& problem = problems[DeviceId(seed % 4)];
+    const auto& problem = problems[seed % problems.size()];
     const TestJob test = make_test_job(problem, random_mix(*problem, seed));
     const std::vector<at::Tensor> delayed = train(test, seed);
     if (seed % 20 != 0) continue;
@@ -93,6 +98,54 @@ TEST(Order, NoRandomPlanHangsUnderRandomDelays) {
   }
   done = true;
   watchdog.join();
+}
+
+// One device serves all parameters to two others. The first of them to be sent something does not
+// take it before the second has got what it was sent: where connections are capped nothing waits
+// for that, and the step ends.
+TEST(Order, ASlowPeerKeepsNobodyWaitingBehindACappedConnection) {
+  const std::shared_ptr<const cost::Problem> problem =
+      decide::toy_problem(support::tiny_mlp_graph(), 3, 8, 0, 3e8);
+  decide::Strategy strategy = weighted(*problem, {1, 1, 1}, decide::SyncMethod::kParameterServer);
+  for (TensorId parameter : problem->graph->parameters()) {
+    strategy.sync.push_back({.parameter = parameter,
+                             .method = decide::SyncMethod::kParameterServer,
+                             .server = DeviceId(0)});
+  }
+  const TestJob test = make_test_job(problem, strategy);
+  const Program& server = test.job.programs[DeviceId(0)];
+  const auto& sends = server.queues[static_cast<std::size_t>(Queue::kSend)];
+  ASSERT_GT(sends.size(), 2U);
+  const DeviceId first = server.instructions[sends.front()].peer;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int begun = 0;  // receives of the other
+  bool came = true;
+  const auto hook = [&](DeviceId device) {
+    return [&, device, at = std::make_shared<int>(0)](const Instruction& instruction) {
+      if (instruction.queue != Queue::kReceive) return;
+      std::unique_lock lock(mutex);
+      if (device != first) {
+        ++begun;
+        return changed.notify_all();
+      }
+      if ((*at)++ > 0) return;
+      // The second receive begins once the first has ended.
+      came = changed.wait_for(lock, std::chrono::seconds(20), [&] { return begun > 1; });
+    };
+  };
+  IdVector<DeviceId, WorkerOptions> options(3, {.floats = Floats::kDouble});
+  for (const DeviceId device : {DeviceId(1), DeviceId(2)}) {
+    options[device].before_each = hook(device);
+  }
+  Team team(test.job, options);
+  const graph::ModelGraph& graph = *problem->graph;
+  const auto values = random_residents(graph, 1, Floats::kDouble);
+  for (TensorId id : graph.tensor_ids()) {
+    if (values[id].defined()) team.set_resident(id, values[id]);
+  }
+  team.step(1, random_inputs(graph, problem->batch, 1, 1, Floats::kDouble));
+  EXPECT_TRUE(came) << "what is sent to one waits for the other";
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace heterog::runtime {
 struct LoadedJob {
   // All of them outlive it. Throws as BodyRunner does.
   LoadedJob(const Job& one_job, DeviceId device, comm::Transport& transport,
-            CompressionState& compression, const WorkerOptions& options)
+            CompressionState& compression, const WorkerOptions& options, bool in_lanes)
       : job(one_job),
         program(job.programs[device]),
         slots(program.slots.size()),
@@ -30,10 +30,25 @@ struct LoadedJob {
                                                      .record = options.record});
     }
     bodies.emplace(job, program, options, slots, streams ? &*streams : nullptr);
+    for (InstructionId id : id_range<InstructionId>(program.instructions.size())) {
+      const std::size_t line = line_of(id, in_lanes);
+      if (lines.size() <= line) lines.resize(line + 1);
+      lines[line].push_back(id);
+      lines_of.push_back(line);
+    }
   }
 
-  const std::vector<InstructionId>& queue(Queue which) const {
-    return program.queues[static_cast<std::size_t>(which)];
+  // Queues first, each with its first lane; then further lanes, to and from peers by turns.
+  std::size_t line_of(InstructionId id, bool in_lanes) const {
+    const Instruction& instruction = program.instructions[id];
+    const auto queue = static_cast<std::size_t>(instruction.queue);
+    if (!in_lanes || instruction.lane == 0) return queue;
+    const bool comes = instruction.queue == Queue::kReceive;
+    return kQueueCount + 2 * (std::size_t{instruction.lane} - 1) + (comes ? 1 : 0);
+  }
+  static Queue queue_of(std::size_t line) {
+    if (line < kQueueCount) return static_cast<Queue>(line);
+    return (line - kQueueCount) % 2 == 1 ? Queue::kReceive : Queue::kSend;
   }
   // Null: the job does not touch the tensor here.
   at::Tensor* outside(TensorId tensor) {
@@ -64,6 +79,9 @@ struct LoadedJob {
   std::optional<BodyRunner> bodies;
   Exchange exchange;
   IdVector<InstructionId, SlotValues::Counter> waits;
+  // What a thread works off, in the order of dispatch: a queue, or a lane of one.
+  std::vector<std::vector<InstructionId>> lines;
+  IdVector<InstructionId, std::size_t> lines_of;  // its line
   IdVector<InstructionId, Span> spans;
 };
 

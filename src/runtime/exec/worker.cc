@@ -1,4 +1,5 @@
-// Four queues, a thread each; tensors are dropped once their last reader has ended.
+// A thread for each queue, or lane of messages; tensors are dropped once their last reader has
+// ended.
 #include "runtime/exec/worker.h"
 #include "runtime/exec/own_part.h"
 
@@ -7,7 +8,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -80,12 +80,18 @@ class Worker::State {
              std::binary_search(residents_.begin(), residents_.end(), slot.tensor));
     }
     const c10::DeviceGuard on_own_device(options_.device);
-    jobs_.push_back(std::make_unique<LoadedJob>(job, device_, transport_, compression_, options_));
-    for (Queue queue : {Queue::kSend, Queue::kReceive, Queue::kCollective}) {
-      bool& has_thread = has_thread_[static_cast<std::size_t>(queue)];
-      if (has_thread || jobs_.back()->queue(queue).empty()) continue;
-      threads_.emplace_back([this, queue, done = round_] { serve(queue, done); });
-      has_thread = true;
+    // A device's stream of messages is one.
+    const bool in_lanes = options_.device.is_cpu() && transport_.messages_side_by_side();
+    jobs_.push_back(
+        std::make_unique<LoadedJob>(job, device_, transport_, compression_, options_, in_lanes));
+    const auto& lines = jobs_.back()->lines;
+    while (sleepers_.size() < lines.size()) sleepers_.emplace_back();
+    for (std::size_t line = 0; line < lines.size(); ++line) {
+      Sleeper& sleeper = sleepers_[line];
+      const bool is_compute = LoadedJob::queue_of(line) == Queue::kCompute;
+      if (is_compute || sleeper.has_thread || lines[line].empty()) continue;
+      threads_.emplace_back([this, line, done = round_] { serve(line, done); });
+      sleeper.has_thread = true;
     }
     if (jobs_.back()->streams && !copier_.joinable())
       copier_ = std::thread([this] { copy_nexts(); });
@@ -139,7 +145,7 @@ class Worker::State {
       ++round_;
     }
     changed_.notify_all();
-    run_queue(Queue::kCompute);
+    run_line(static_cast<std::size_t>(Queue::kCompute));
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return busy_ == 0; });
@@ -371,9 +377,9 @@ class Worker::State {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
   }
 
-  // A thread's life: its queue once a round. A new thread is on the first device, and would open a
+  // A thread's life: its line once a round. A new thread is on the first device, and would open a
   // context there.
-  void serve(Queue queue, std::uint64_t done) {
+  void serve(std::size_t line, std::uint64_t done) {
     const c10::DeviceGuard on_own_device(options_.device);
     const comm::ShortTurns at_once;
     while (true) {
@@ -383,25 +389,27 @@ class Worker::State {
         if (ending_) return;
         done = round_;
       }
-      run_queue(queue);
+      run_line(line);
       const std::lock_guard lock(mutex_);
       if (--busy_ == 0) changed_.notify_all();
     }
   }
 
-  void run_queue(Queue queue) {
+  void run_line(std::size_t line) {
     const c10::InferenceMode no_gradients;
+    const Queue queue = LoadedJob::queue_of(line);
     at::set_num_threads(queue == Queue::kCompute ? options_.threads : 1);
-    if (!now_->streams) return run_instructions(queue);
+    if (!now_->streams) return run_instructions(line);
     try_on_device("as a queue begins", [&] {
       const c10::StreamGuard on_its_stream = now_->streams->enter(queue);
-      run_instructions(queue);
+      run_instructions(line);
     });
   }
 
-  void run_instructions(Queue queue) {
-    for (InstructionId id : now_->queue(queue)) {
-      if (!wait_for(id, queue)) return;
+  void run_instructions(std::size_t line) {
+    if (line >= now_->lines.size()) return;  // of another job
+    for (InstructionId id : now_->lines[line]) {
+      if (!wait_for(id, sleepers_[line])) return;
       const Instruction& instruction = now_->program.instructions[id];
       Nanoseconds begin = 0;
       try {
@@ -424,10 +432,16 @@ class Worker::State {
     }
   }
 
-  bool wait_for(InstructionId id, Queue queue) {
+  // The thread of a line, while the instruction at its head may not run yet.
+  struct Sleeper {
+    std::condition_variable changed;
+    std::optional<InstructionId> awaits;
+    bool has_thread = false;
+  };
+
+  bool wait_for(InstructionId id, Sleeper& sleeper) {
     const auto ready = [&] { return now_->waits[id].left.load(std::memory_order_acquire) == 0; };
     if (!ready()) {
-      Sleeper& sleeper = sleepers_[static_cast<std::size_t>(queue)];
       std::unique_lock lock(mutex_);
       sleeper.awaits = id;
       sleeper.changed.wait(lock, [&] { return ready() || failed_.load(); });
@@ -448,10 +462,10 @@ class Worker::State {
     }
   }
 
-  // Its queue's thread, if that waits for it and not for one before it. Without the lock it could
+  // Its line's thread, if that waits for it and not for one before it. Without the lock it could
   // be between looking and falling asleep.
   void wake(InstructionId id) {
-    Sleeper& sleeper = sleepers_[static_cast<std::size_t>(now_->program.instructions[id].queue)];
+    Sleeper& sleeper = sleepers_[now_->lines_of[id]];
     const std::lock_guard lock(mutex_);
     if (sleeper.awaits == id) sleeper.changed.notify_one();
   }
@@ -513,12 +527,7 @@ class Worker::State {
   LoadedJob* now_ = nullptr;              // that was run last, whose places hold what stays
   IdVector<TensorId, at::Tensor> aside_;  // what stays and that job does not touch
 
-  // The thread of a queue, while the instruction at its head may not run yet.
-  struct Sleeper {
-    std::condition_variable changed;
-    std::optional<InstructionId> awaits;
-  };
-  std::array<Sleeper, kQueueCount> sleepers_;
+  std::deque<Sleeper> sleepers_;  // by line; they stay where they are
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a round begins, or all its threads have ended theirs
@@ -529,7 +538,6 @@ class Worker::State {
   std::atomic<bool> failed_{false};
   std::optional<std::string> failure_;
   const StepInputs* copied_next_ = nullptr;  // what the copier has to copy or is at
-  std::array<bool, kQueueCount> has_thread_{};
   std::vector<std::thread> threads_;
   std::thread copier_;
 };

@@ -44,12 +44,12 @@ void visit_members(T& value, const Visit& visit) {
 }
 template <Maybe<Instruction> T, class Visit>
 void visit_members(T& instruction, const Visit& visit) {
-  auto& [task, queue, action, in_place, peer, set, cuts, part, tensor, samples, rows, first_row,
-         packed, own, own_is_packed, resident, compressed, body, registers, values, slots,
-         waits_for, wakes, reads, drops] = instruction;
-  visit(task, queue, action, in_place, peer, set, cuts, part, tensor, samples, rows, first_row,
-        packed, own, own_is_packed, resident, compressed, body, registers, values, slots, waits_for,
-        wakes, reads, drops);
+  auto& [task, queue, lane, action, in_place, peer, set, cuts, part, tensor, samples, rows,
+         first_row, packed, own, own_is_packed, resident, compressed, body, registers, values,
+         slots, waits_for, wakes, reads, drops] = instruction;
+  visit(task, queue, lane, action, in_place, peer, set, cuts, part, tensor, samples, rows,
+        first_row, packed, own, own_is_packed, resident, compressed, body, registers, values, slots,
+        waits_for, wakes, reads, drops);
 }
 template <Maybe<Slot> T, class Visit>
 void visit_members(T& slot, const Visit& visit) {

@@ -9,6 +9,7 @@
 #include "operators/facts.h"
 #include "runtime/program/body.h"
 #include "runtime/program/check_job.h"
+#include "runtime/program/lanes.h"
 
 namespace heterog::runtime {
 namespace {
@@ -32,6 +33,8 @@ class JobBuilder {
       program.device = device;
       program.slot_of.assign(view_.graph.tensor_count(), SlotId());
       tables_.emplace_back(view_, program);
+      lanes_to_.push_back(lanes_of_peers(*job_.problem->cluster, device, Way::kTo));
+      lanes_from_.push_back(lanes_of_peers(*job_.problem->cluster, device, Way::kFrom));
     }
     instruction_of_.resize(plan.task_count());
     for (TaskId task : plan.task_ids()) {
@@ -241,6 +244,7 @@ class JobBuilder {
     const TaskId task = instruction.task;
     const TensorId tensor = plan_.tensor[task];
     instruction.peer = plan_.device[task];
+    instruction.lane = lanes_to_[program.device][instruction.peer];
     instruction.action = Action::kSend;
     const Carried& carried = plan_.carried_by(task).front();
     const Contribution& given = plan_.contributions_to(task).front();
@@ -278,6 +282,7 @@ class JobBuilder {
     const TaskId task = instruction.task;
     SlotTable& table = tables_[program.device.value()];
     instruction.peer = plan_.peer[task];
+    instruction.lane = lanes_from_[program.device][instruction.peer];
     instruction.action = Action::kReceive;
     instruction.samples = plan_.end[task] - plan_.begin[task];
     note_compressed(instruction);
@@ -491,10 +496,12 @@ class JobBuilder {
       for (TaskId before : view_.predecessors[task]) {
         for (const auto& [other_device, other] : instruction_of_[before]) {
           if (other_device != device) continue;
-          // Of one queue the earlier has ended anyway.
-          if (program.instructions[other].queue == program.instructions[id].queue) continue;
-          program.instructions[other].wakes.push_back(id);
-          ++program.instructions[id].waits_for;
+          Instruction& earlier = program.instructions[other];
+          Instruction& later = program.instructions[id];
+          // Of one queue and lane the earlier has ended anyway.
+          if (earlier.queue == later.queue && earlier.lane == later.lane) continue;
+          earlier.wakes.push_back(id);
+          ++later.waits_for;
         }
       }
     }
@@ -527,6 +534,7 @@ class JobBuilder {
   JobOptions options_;
   Job job_;
   std::vector<SlotTable> tables_;
+  IdVector<DeviceId, IdVector<DeviceId, std::uint32_t>> lanes_to_, lanes_from_;  // by peer
   std::vector<std::pair<TensorId, TensorId>> outputs_;  // and what each is a view of, or itself
   IdVector<TaskId, std::vector<std::pair<DeviceId, InstructionId>>> instruction_of_;
 };

@@ -25,7 +25,8 @@ using Register = std::uint32_t;
 inline constexpr Register kNoRegister = 0xffffffff;
 
 // Each queue is worked off in the order of the plan's dispatch sequence by a thread of its own, and
-// blocks on its head alone (decision 8).
+// blocks on its head alone (decision 8). Lanes of messages (program/lanes.h) may have a thread
+// each: nothing but their waits orders the instructions of two lanes.
 enum class Queue : std::uint8_t { kCompute, kSend, kReceive, kCollective };
 inline constexpr std::size_t kQueueCount = 4;
 
@@ -105,6 +106,7 @@ struct CompressedValue {
 struct Instruction {
   TaskId task;
   Queue queue = Queue::kCompute;
+  std::uint32_t lane = 0;  // of kSend, kReceive
   Action action = Action::kNone;
   bool in_place = false;  // kAllReduce, kReduceScatter, kAddRows: `values` may be overwritten
   DeviceId peer;
@@ -129,8 +131,8 @@ struct Instruction {
   std::uint32_t registers = 0;  // of the body
   std::vector<Register> values;
   std::vector<SlotId> slots;
-  std::uint32_t waits_for = 0;       // instructions of other queues
-  std::vector<InstructionId> wakes;  // instructions of other queues that wait for this one
+  std::uint32_t waits_for = 0;       // instructions of other queues and lanes
+  std::vector<InstructionId> wakes;  // of other queues and lanes, that wait for this one
   std::vector<SlotId> reads;         // one reference less each, once it has ended
   std::vector<SlotId> drops;         // written here and read by nobody
 };

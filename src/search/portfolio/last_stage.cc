@@ -19,10 +19,11 @@ constexpr double kCatchesUp = 0.01;
 // Plans with other servers, nine in the first phase of a budget, three in each later one.
 constexpr std::int64_t kTriesOfServers = 18;
 
-// That are simulated in a moment.
-bool are_few_transfers(const cost::Problem& problem) {
-  constexpr double kMostTransfers = 200'000;
-  return transfers_of_several_servers(problem) <= kMostTransfers;
+// Where every parameter has several servers: steps of so many transfers are simulated in a moment,
+// and in a second.
+constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
+bool has_many_transfers(const cost::Problem& problem) {
+  return transfers_of_several_servers(problem) > kFewTransfers;
 }
 
 void take(Search& search, const FewerDevices& fewer) {
@@ -41,7 +42,7 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
 }
 
 std::int64_t tries_of_servers(const PlannerContext& context) {
-  if (!context.budget.evaluations || !are_few_transfers(context.problem())) return 0;
+  if (!context.budget.evaluations || has_many_transfers(context.problem())) return 0;
   return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTry);
 }
 
@@ -103,20 +104,24 @@ void choose_servers(Search& search) {
     strategies.push_back(std::move(strategy));
     names.push_back(std::move(name));
   };
-  const auto add_in_all_orders = [&](decide::Strategy strategy, const std::string& name) {
+  const auto add_in_orders = [&](decide::Strategy strategy, const std::string& name, bool one) {
     for (decide::OrderPolicy order : decide::kSearchedOrders) {
-      if (search.costly && order != decide::OrderPolicy::kRankQueued) continue;
+      if (one && order != decide::OrderPolicy::kRankQueued) continue;
       strategy.order = order;
       add(strategy, name);
     }
   };
   add(with_balanced_servers(problem, found), by + " + balanced servers");
-  add_in_all_orders(balanced_ps(problem), "ps-lb");
-  if (are_few_transfers(problem)) {
+  add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
+  const bool many = has_many_transfers(problem);
+  if (!many) {
     for (const bool of_all : {true, false}) {
       add(with_several_servers(problem, found, of_all), by + " + several servers");
     }
-    add_in_all_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps");
+  }
+  if (transfers_of_several_servers(problem) <= kMostTransfers) {
+    add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
+                  search.costly || many);
   }
   const auto& most = search.context.budget.evaluations;
   if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/jobs.h"
+#include "runtime/program/lanes.h"
 
 namespace heterog::runtime {
 namespace {
@@ -26,6 +27,36 @@ TEST(Job, EveryQueueIsARestrictionOfTheDispatchSequence) {
         }
       }
     }
+  }
+}
+
+std::vector<std::uint32_t> lanes(const cluster::Cluster& cluster, std::size_t device, Way way) {
+  return lanes_of_peers(cluster, DeviceId(device), way).raw();
+}
+
+TEST(Lanes, PeersThatShareAWireAreOneLaneAndCappedConnectionsOneEach) {
+  using Expected = std::vector<std::uint32_t>;
+  const auto plain = decide::toy_problem(support::tiny_mlp_graph(), 4, 8);
+  const auto capped = decide::toy_problem(support::tiny_mlp_graph(), 4, 8, 0, 3e8);
+  for (const Way way : {Way::kTo, Way::kFrom}) {
+    EXPECT_EQ(lanes(*plain->cluster, 1, way), (Expected{0, 0, 0, 0}));
+    EXPECT_EQ(lanes(*capped->cluster, 1, way), (Expected{0, 0, 1, 2}));
+  }
+}
+
+// Messages within a machine share the device's wire, and nobody caps them.
+TEST(Lanes, PeersOfOneMachineAreTogether) {
+  cluster::ClusterBuilder builder("threes");
+  builder.set_network({.flow_cap_bytes_per_second = 3e8});
+  for (const char* name : {"a", "b"}) {
+    cluster::MachineSpec spec = cluster::test_machine(name, 3);
+    spec.fabric = {cluster::FabricSpec::Kind::kSwitch, 4e9};
+    spec.nic = {1e9, 0};
+    builder.add_machine(std::move(spec));
+  }
+  const cluster::Cluster cluster = std::move(builder).build("threes");
+  for (const Way way : {Way::kTo, Way::kFrom}) {
+    EXPECT_EQ(lanes(cluster, 1, way), (std::vector<std::uint32_t>{0, 0, 0, 1, 2, 3}));
   }
 }
 
