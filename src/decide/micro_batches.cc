@@ -62,11 +62,15 @@ std::vector<OfPipeline> by_pipeline(const Strategy& strategy, const std::vector<
 
 }  // namespace
 
-void check_instances(const cost::Problem& problem, std::int64_t of_each, std::string_view source) {
+std::int64_t most_instances_of_each(const cost::Problem& problem) {
   const auto ops = static_cast<std::int64_t>(problem.folded->ops.size());
-  VALIDATE(of_each <= std::max<std::int64_t>(1, kMostInstances / std::max<std::int64_t>(1, ops)),
+  return std::max<std::int64_t>(1, kMostInstances / std::max<std::int64_t>(1, ops));
+}
+
+void check_instances(const cost::Problem& problem, std::int64_t of_each, std::string_view source) {
+  VALIDATE(of_each <= most_instances_of_each(problem),
            "{}: {} instances of each of {} ops; expected at most {} of each, {} in all", source,
-           of_each, ops, std::max<std::int64_t>(1, kMostInstances / ops), kMostInstances);
+           of_each, problem.folded->ops.size(), most_instances_of_each(problem), kMostInstances);
 }
 
 std::int64_t most_instances(const Strategy& strategy, std::int64_t batch) {
@@ -104,14 +108,20 @@ Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_
   return strategy;
 }
 
-std::vector<std::int64_t> possible_parts(const cost::Problem& problem, const Strategy& strategy) {
-  const auto ops = std::max<std::int64_t>(1, static_cast<std::int64_t>(problem.folded->ops.size()));
+bool can_accumulate(const cost::Problem& problem, const Strategy& strategy,
+                    std::int64_t micro_batches) {
+  if (micro_batches < 1 || micro_batches > problem.batch / strategy.micro_batches) return false;
   Strategy cut = strategy;
+  cut.micro_batches *= micro_batches;
+  return most_instances(cut, problem.batch) <= most_instances_of_each(problem);
+}
+
+std::vector<std::int64_t> possible_parts(const cost::Problem& problem, const Strategy& strategy) {
+  Strategy cut = strategy;
+  cut.micro_batches = 1;
   std::vector<std::int64_t> possible;
   for (std::int64_t parts : kPipelineParts) {
-    cut.micro_batches = parts;
-    if (parts > problem.batch) continue;
-    if (most_instances(cut, problem.batch) <= kMostInstances / ops) possible.push_back(parts);
+    if (can_accumulate(problem, cut, parts)) possible.push_back(parts);
   }
   return possible;
 }

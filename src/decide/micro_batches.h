@@ -16,6 +16,7 @@ inline constexpr std::int64_t kMostInstances = std::int64_t{1} << 21;
 // Throws an input error unless every op of the problem may have so many instances; before any
 // memory is taken for them.
 void check_instances(const cost::Problem& problem, std::int64_t of_each, std::string_view source);
+std::int64_t most_instances_of_each(const cost::Problem& problem);
 // The most that an op of the strategy may have.
 std::int64_t most_instances(const Strategy& strategy, std::int64_t batch);
 
@@ -27,6 +28,10 @@ std::int64_t most_instances(const Strategy& strategy, std::int64_t batch);
 //
 // Throws an input error unless all of them are from 1 to the batch; 1 is the strategy itself.
 Strategy accumulate(const cost::Problem& problem, Strategy strategy, std::int64_t micro_batches);
+
+// Whether it does not throw.
+bool can_accumulate(const cost::Problem& problem, const Strategy& strategy,
+                    std::int64_t micro_batches);
 
 // Of kPipelineParts (decide/decisions.h) those that the strategy can be cut into.
 std::vector<std::int64_t> possible_parts(const cost::Problem& problem, const Strategy& strategy);

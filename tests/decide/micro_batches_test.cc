@@ -141,6 +141,7 @@ TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 4);
   for (std::int64_t k : {std::int64_t{0}, std::int64_t{5}}) {
     EXPECT_THROW(accumulate(*problem, shared_out(*problem, {1, 1}), k), Error) << k;
+    EXPECT_FALSE(can_accumulate(*problem, shared_out(*problem, {1, 1}), k)) << k;
   }
 }
 

@@ -2,13 +2,13 @@
 #include "search/answers/what_fits.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "decide/micro_batches.h"
 #include "oracle/batch_evaluator.h"
 #include "search/starts/baselines.h"
+#include "search/starts/recomputed.h"
 
 namespace heterog::search {
 
@@ -21,26 +21,14 @@ constexpr std::int64_t kMostMicroBatches = 64;
 
 enum class Way : std::uint8_t { kWhole, kMicroBatches, kRecomputing };
 
-// Of a block of consecutive groups what it reads is kept, and all else is made again. Of n groups,
-// about √n blocks keep the least (Chen et al. 2016); where blocks are of very unequal size, more.
+// Each in blocks of both numbers.
 void recompute_in_blocks(const cost::Problem& problem, std::vector<Strategy>& strategies,
                          std::vector<std::string>& names) {
-  const std::size_t groups = problem.grouping.count();
-  const auto root = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(groups))));
-  const std::size_t uniform = strategies.size();
   std::vector<Strategy> made;
   std::vector<std::string> made_names;
-  for (std::size_t blocks : {root, std::min(4 * root, groups)}) {
-    for (std::size_t i = 0; i < uniform; ++i) {
-      Strategy strategy = strategies[i];
-      decide::UnitDecision decision = strategy.units[UnitId(0)];  // all are alike
-      decision.recompute = true;
-      strategy.units = IdVector<UnitId, decide::UnitDecision>(blocks, decision);
-      strategy.unit_of_op.resize(problem.graph->op_count());
-      for (OpId op : problem.graph->op_ids()) {
-        strategy.unit_of_op[op] = UnitId(problem.grouping.group_of[op].value() * blocks / groups);
-      }
-      made.push_back(std::move(strategy));
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    for (Strategy& one : recomputed(problem, strategies[i])) {
+      made.push_back(std::move(one));
       made_names.push_back(names[i]);
     }
   }
@@ -98,7 +86,9 @@ class Tries {
       }
       if (way == Way::kRecomputing) recompute_in_blocks(problem, strategies, names);
       for (Strategy& strategy : strategies) {
-        if (parts > 1) strategy = decide::accumulate(problem, strategy, parts);
+        if (decide::can_accumulate(problem, strategy, parts)) {
+          strategy = decide::accumulate(problem, strategy, parts);
+        }
       }
       std::optional<Fit> fit;
       const std::vector<oracle::Measured> measured = evaluator.evaluate(strategies);

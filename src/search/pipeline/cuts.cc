@@ -72,7 +72,8 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Cha
                  std::vector<std::int64_t> counts)
     : options(given),
       micro_batches(std::move(counts)),
-      once(costed(problem, std::move(chain), micro_batches, given.form)) {
+      once(costed(problem, std::move(chain), micro_batches, given.form)),
+      most_instances_(decide::most_instances_of_each(problem)) {
   using Recompute = PipelineOptions::Recompute;
   using Turns = PipelineOptions::Turns;
   if (given.recompute != Recompute::kAll) recomputation.push_back(false);
@@ -116,23 +117,24 @@ std::vector<std::optional<Cut>> CutPool::cut_line(const std::vector<DeviceId>& d
 }
 
 void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
-                  oracle::Oracle& oracle) {
+                  oracle::Oracle* oracle) {
   const std::size_t ways = micro_batches.size();
   std::vector<std::vector<std::optional<Cut>>> cuts(lines.size() * ways);
-  oracle.for_each(cuts.size(), [&](std::size_t i) {
+  const auto cut = [&](std::size_t i) {
     cuts[i] = cut_line(lines[i / ways], i / ways, stages, i % ways);
-  });
+  };
+  if (oracle != nullptr) {
+    oracle->for_each(cuts.size(), cut);
+  } else {
+    for (std::size_t i = 0; i < cuts.size(); ++i) cut(i);
+  }
   keep(std::move(cuts), lines.size(), stages);
 }
 
-void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages) {
-  std::vector<std::vector<std::optional<Cut>>> cuts;
-  for (std::size_t line = 0; line < lines.size(); ++line) {
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      cuts.push_back(cut_line(lines[line], line, stages, m));
-    }
-  }
-  keep(std::move(cuts), lines.size(), stages);
+bool CutPool::allows(const Cut& cut) const {
+  return std::ranges::all_of(cut.stages, [&](const Stage& stage) {
+    return micro_batches[cut.costs] * std::ssize(stage.devices) <= most_instances_;
+  });
 }
 
 void CutPool::keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
@@ -142,7 +144,7 @@ void CutPool::keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_
     for (std::size_t count = 0; count <= stages.last - stages.first; ++count) {
       for (std::size_t m = 0; m < ways; ++m) {
         std::optional<Cut>& cut = cuts[line * ways + m][count];
-        if (cut) found.push_back(std::move(*cut));
+        if (cut && allows(*cut)) found.push_back(std::move(*cut));
       }
     }
   }
@@ -167,16 +169,23 @@ std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
   for (const Cut& one : found) {
     if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
     if (one.busiest > limits.busiest) continue;
-    if (++alike[{one.line, one.stages.size()}] > limits.alike) continue;
-    all += tasks(problem, *this, one);
+    if (micro_batches[one.costs] < limits.least_parts) continue;
+    const std::size_t own = tasks(problem, *this, one);
+    if (own > limits.tasks_each) continue;
+    const auto kind = limits.by_parts ? std::pair(one.costs, std::size_t{0})
+                                      : std::pair(one.line, one.stages.size());
+    if (++alike[kind] > limits.alike) continue;
+    all += own;
     if (!chosen.empty() && all > limits.tasks) break;
     chosen.push_back(&one);
   }
   return chosen;
 }
 
-std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
-                                       const std::vector<const Cut*>& known, double seconds) const {
+std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
+                                       const std::vector<const Cut*>& cuts,
+                                       const std::vector<const Cut*>& known, double seconds,
+                                       const PipelineLimits& limits) const {
   // In so much more than the best of `cuts` takes by estimate, no number of micro-batches has won.
   constexpr double kHopeless = 1.5;
   double least = std::numeric_limits<double>::infinity();
@@ -184,6 +193,7 @@ std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
   std::vector<const Cut*> chosen;
   for (const Cut& one : found) {
     if (one.busiest > seconds || one.seconds > kHopeless * least) continue;
+    if (tasks(problem, *this, one) > limits.tasks_each) continue;
     const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
       return cut->line == one.line && cut->stages.size() == one.stages.size();
     });
@@ -220,7 +230,7 @@ CutPool promising_pool(oracle::Oracle& oracle, const PipelineOptions& options) {
   CutPool pool(problem, options);
   std::vector<std::vector<DeviceId>> lines = promising_lines(problem);
   if (options.form == PipelineOptions::Form::kPaper) lines.resize(1);
-  pool.add(lines, stage_counts(problem, options.stages), oracle);
+  pool.add(lines, stage_counts(problem, options.stages), &oracle);
   return pool;
 }
 

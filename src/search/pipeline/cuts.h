@@ -30,9 +30,12 @@ struct PipelineOptions {
 struct PipelineLimits {
   std::size_t count = 24;                    // cuts
   std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
-  double seconds = 1e30;                     // no estimate above this
-  double busiest = 1e30;                     // no stage that computes for longer
-  int alike = 3;                             // cuts of one line and number of stages
+  std::size_t tasks_each = std::size_t{1} << 40;
+  double seconds = 1e30;  // no estimate above this
+  double busiest = 1e30;  // no stage that computes for longer
+  int alike = 3;          // cuts of one line and number of stages
+  bool by_parts = false;  // or of one number of micro-batches
+  std::int64_t least_parts = 1;
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
   bool all_patterns = true;  // the best in all others too, whether or not anything fits
@@ -88,11 +91,10 @@ struct CutPool {
           std::vector<std::int64_t> micro_batches);
   const Costed& of(bool recompute) const { return recompute ? again : once; }
 
-  // The best partition of each line for each number of stages and micro-batches, on the threads of
-  // `oracle`; on this thread alone.
+  // The best partition of each line for each number of stages and micro-batches, of those that a
+  // plan may have the instances of; on the threads of `oracle`, or on this one.
   void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
-           oracle::Oracle& oracle);
-  void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages);
+           oracle::Oracle* oracle = nullptr);
 
   // `how` but for its micro-batches, what runs again, and how replicas share; of a cut, also its
   // samples.
@@ -107,18 +109,23 @@ struct CutPool {
   // the estimate is wrong about in one it is wrong about in all.
   std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
   // Of the line and number of stages of one of `cuts`, but none of `known`, none that computes for
-  // longer than `seconds`, and none whose estimate is far above that of all `cuts`.
-  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
-                                const std::vector<const Cut*>& known, double seconds) const;
+  // longer than `seconds` or has more tasks than `limits` say of one, and none whose estimate is
+  // far above that of all `cuts`.
+  std::vector<const Cut*> alike(const cost::Problem& problem, const std::vector<const Cut*>& cuts,
+                                const std::vector<const Cut*>& known, double seconds,
+                                const PipelineLimits& limits) const;
 
  private:
   // Of one number of micro-batches: a cut a number of stages, of the fewest first.
   std::vector<std::optional<Cut>> cut_line(const std::vector<DeviceId>& devices, std::size_t number,
                                            StageCounts stages, std::size_t micro_batches_at) const;
+  bool allows(const Cut& cut) const;
   // [line × micro-batches][number of stages], in the order of lines, stages, micro-batches: of
   // equals the first is preferred.
   void keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
             StageCounts stages);
+
+  std::int64_t most_instances_;  // of each op
 };
 
 // Along the best lines of devices, backwards too. Of the paper's form along one.

@@ -303,7 +303,7 @@ void cut(BatchEvaluator& evaluator, CutPool& pool) {
       std::min({problem.cluster->device_count(), pool.once.chain.layers.size(), kMostStages});
   for (std::size_t count = 2; count <= most; ++count) {
     if (evaluator.spent() && !pool.found.empty()) break;  // of many devices each takes seconds
-    pool.add(lines_of(problem, count, ends_together), {count, count}, evaluator.oracle());
+    pool.add(lines_of(problem, count, ends_together), {count, count}, &evaluator.oracle());
   }
   settle_boundaries(evaluator, pool);
 }

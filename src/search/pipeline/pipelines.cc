@@ -93,7 +93,7 @@ PlannerResult plan_gpipe(const PipelineOptions& options, PlannerContext& context
 PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& context) {
   const cost::Problem& problem = context.problem();
   CutPool pool(problem, options);
-  pool.add({file_order(problem)}, stage_counts(problem, options.stages), context.oracle);
+  pool.add({file_order(problem)}, stage_counts(problem, options.stages), &context.oracle);
   const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
   return best_cut(pool, cuts, pattern_of(options), context);
 }
@@ -166,17 +166,28 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
              kStateWords[static_cast<std::size_t>(options.state)]);
     baselines = std::move(of_rows);
   }
-  const std::vector<std::int64_t> counts = micro_batch_counts(problem, options.micro_batches);
+  struct Cut {
+    const Strategy* whole = nullptr;
+    std::int64_t micro_batches = 0;
+  };
+  std::vector<Cut> cuts;
+  for (const NamedStrategy& one : baselines) {
+    for (const std::int64_t count : micro_batch_counts(problem, options.micro_batches)) {
+      // What is asked for is refused by who makes it.
+      const bool asked = options.micro_batches > 0;
+      if (!asked && !decide::can_accumulate(problem, one.strategy, count)) continue;
+      cuts.push_back({&one.strategy, count});
+    }
+  }
   const auto make = [&](std::size_t i) {
-    Strategy made = decide::accumulate(problem, baselines[i / 2 / counts.size()].strategy,
-                                       counts[i / 2 % counts.size()]);
+    Strategy made = decide::accumulate(problem, *cuts[i / 2].whole, cuts[i / 2].micro_batches);
     // Without turns gradients leave earlier, and more micro-batches are kept at a time.
     if (i % 2 == 1) {
       decide::set_plain_order(made, decide::OrderPolicy::kRankQueued);
     }
     return made;
   };
-  return best_of(2 * baselines.size() * counts.size(), make, context.oracle, context.budget);
+  return best_of(2 * cuts.size(), make, context.oracle, context.budget);
 }
 
 using PlanPipeline = PlannerResult (*)(const PipelineOptions&, PlannerContext&);
@@ -276,7 +287,7 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
                             ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1}
                             : Staging{.pattern = pattern_of(options), .strict = ways.front()};
   PipelineLimits trusted = limits;
-  if (limits.seconds < kNoStep) {
+  if (limits.seconds < kNoStep && !limits.by_parts) {
     PipelineLimits probes = limits;
     probes.count = std::min(kProbes, limits.count);
     probes.seconds *= kTooHigh;
@@ -295,7 +306,7 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   if (hopeless || tried.all.empty()) return tried;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  simulate(trials.alike(trials.fastest(lines), at_most), first);
+  simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
   if (limits.improved && ties_layers(evaluator.problem(), pool.once.chain)) {
     trials.simulate(trials.best(listed),
                     {.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = true});
@@ -317,11 +328,13 @@ std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {
   std::vector<Tried> tried;
   bool fits = true;
   for (std::int64_t micro_batches : decide::kAccumulatedParts) {
-    if (!fits || evaluator.spent() || micro_batches > problem.batch) continue;
+    if (!fits || evaluator.spent()) continue;
     std::vector<Strategy> strategies;
     for (const Strategy& whole : {even_all_reduce(problem), proportional_all_reduce(problem)}) {
+      if (!decide::can_accumulate(problem, whole, micro_batches)) continue;
       strategies.push_back(decide::accumulate(problem, whole, micro_batches));
     }
+    if (strategies.empty()) continue;
     fits = false;
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
     for (std::size_t i = 0; i < strategies.size(); ++i) {

@@ -41,7 +41,8 @@ class Trials {
   // The cuts that were simulated fastest, so many of different lines or numbers of stages.
   std::vector<const Cut*> fastest(std::size_t count) const;
   // Those of the best in other numbers of micro-batches, but for what was simulated.
-  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts, double seconds) const;
+  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts, double seconds,
+                                const PipelineLimits& limits = {}) const;
 
  private:
   void simulate_all(const std::vector<const Cut*>& chosen, const Staging& how);

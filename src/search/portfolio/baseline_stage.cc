@@ -1,16 +1,23 @@
 // What everybody tries, and what a plan is never worse than.
 #include <algorithm>
+#include <iterator>
 
 #include "decide/decisions.h"
+#include "search/moves/move.h"
 #include "search/pipeline/pipelines.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/baselines.h"
+#include "search/starts/recomputed.h"
+#include "search/starts/settle.h"
 #include "search/starts/shards.h"
 
 namespace heterog::search::portfolio {
 namespace {
 
 using decide::Strategy;
+
+constexpr std::size_t kMostRecomputed = 2;
+constexpr int kRoundsOfShares = 2;
 
 void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baselines,
                         std::vector<Start>& tried) {
@@ -82,6 +89,34 @@ void shard_state(Search& search) {
   add_starts(search, std::move(tried));
 }
 
+// What keeps the fewest activations, the best two with samples moved to devices that wait. They are
+// on units of their own, and are climbed from with pipelines.
+void recompute(Search& search) {
+  const cost::Problem& problem = search.context.problem();
+  std::vector<Strategy> strategies;
+  for (const NamedStrategy& baseline : baseline_strategies(problem)) {
+    if (baseline.strategy.units.raw().front().replicas.size() == 1 ||
+        baseline.strategy.order != decide::OrderPolicy::kRankQueued) {
+      continue;
+    }
+    std::ranges::move(recomputed(problem, baseline.strategy), std::back_inserter(strategies));
+  }
+  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  std::vector<Start> tried;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    if (!measured[i].evaluation.feasible) continue;
+    tried.push_back({{std::move(strategies[i]), measured[i].evaluation}, kRecomputed});
+  }
+  best_first(tried);
+  keep_first(tried, kMostRecomputed);
+  for (Start& start : tried) {
+    const auto units = space::summarize_groups(with_units(problem, start.tried.strategy));
+    start.tried = settle(search.evaluator, units, start.tried, kRoundsOfShares);
+    consider(search, start.tried.strategy, start.tried.evaluation, start.name);
+    search.pipelines.push_back(std::move(start));
+  }
+}
+
 // What users do where a batch does not fit; local search does not know its micro-batches.
 void accumulate(Search& search) {
   const std::vector<Tried> tried = try_accumulation(search.evaluator);
@@ -105,6 +140,7 @@ void try_baselines(Search& search) {
   if (search.result.evaluation.feasible) return;
   if (!search.evaluator.spent()) accumulate(search);
   if (!search.evaluator.spent()) shard_state(search);
+  if (!search.evaluator.spent()) recompute(search);
 }
 
 }  // namespace heterog::search::portfolio

@@ -16,8 +16,14 @@ namespace {
 constexpr std::size_t kPipelineTasks = 1'500'000;
 // With a budget, so many times as much.
 constexpr std::size_t kMoreWithBudget = 8;
-// With fewer plans in one shot, pipelines are not tried where something fits.
+// With fewer plans in one shot, a plan in micro-batches, of several times the tasks, takes long.
+// Where something fits, a few are tried, one of each number of micro-batches and of so many tasks
+// at most, whose estimates are this much below it.
 constexpr std::int64_t kPlansForPipelines = 72;
+constexpr std::size_t kFewPipelines = 3, kTasksOfFew = 2'200'000;
+// Estimates of fewer micro-batches are too low where stages have many devices.
+constexpr std::int64_t kPartsOfFew = 8;
+constexpr double kFarBelow = 0.75;
 // Estimates of pipelines are wrong by so much at times.
 constexpr double kHopeful = 1.1;
 constexpr std::size_t kPipelinesToClimb = 3;
@@ -89,32 +95,38 @@ void try_pipelines(Search& search) {
   if (search.evaluator.spent() || search.options.pipelines == 0 || !with(search, Part::kPipelines))
     return;
   const bool limited = search.limited;
-  // A plan in micro-batches has several times the tasks; where even plain ones take long, only a
-  // budget pays for it.
-  if (!limited && search.result.evaluation.feasible &&
-      one_shot_evaluations(search.context.problem()) < kPlansForPipelines) {
-    return;
-  }
   const std::size_t more = limited ? kMoreWithBudget : 1;
-  const PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
-                              .tasks = more * kPipelineTasks,
-                              .seconds = times_the_best(search, kHopeful),
-                              .busiest = times_the_best(search, 1),
-                              .improved = true,
-                              .all_patterns = limited};
+  PipelineLimits limits{.count = more * static_cast<std::size_t>(search.options.pipelines),
+                        .tasks = more * kPipelineTasks,
+                        .seconds = times_the_best(search, kHopeful),
+                        .busiest = times_the_best(search, 1),
+                        .improved = true,
+                        .all_patterns = limited};
+  const bool few = !limited && search.result.evaluation.feasible &&
+                   one_shot_evaluations(search.context.problem()) < kPlansForPipelines;
+  if (few) {
+    limits.count = std::min(limits.count, kFewPipelines);
+    limits.tasks = kFewPipelines * kTasksOfFew;
+    limits.tasks_each = kTasksOfFew;
+    limits.seconds = times_the_best(search, kFarBelow);
+    limits.alike = 1;
+    limits.by_parts = true;
+    limits.least_parts = kPartsOfFew;
+  }
   const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);
   if (!tried.all.empty()) {
     const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
     consider(search, best->strategy, best->evaluation, kPipeline);
   }
   std::vector<Start> pipelines = worth_climbing(search, tried);
-  // What was given is climbed from once.
-  const auto given = std::ranges::stable_partition(
-      search.pipelines, [&](const Start& one) { return one.name != search.options.given_by; });
+  // What was given, or runs forward passes again, is climbed from once.
+  const auto given = std::ranges::stable_partition(search.pipelines, [&](const Start& one) {
+    return one.name != search.options.given_by && one.name != kRecomputed;
+  });
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  if (with(search, Part::kMovedPipelines)) {
+  if (with(search, Part::kMovedPipelines) && !few) {
     for (Start& pipeline : pipelines) climb(search, pipeline, rng);
   }
   // Those of one shot are climbed from already.

@@ -150,7 +150,7 @@ class Replanning {
     if (!is_one_batch(from_.tried.strategy)) return;
     std::vector<Strategy> parts;
     for (std::int64_t count : decide::kAccumulatedParts) {
-      if (count > context_.problem().batch) continue;
+      if (!decide::can_accumulate(context_.problem(), from_.tried.strategy, count)) continue;
       parts.push_back(decide::accumulate(context_.problem(), from_.tried.strategy, count));
     }
     if (!parts.empty()) go_on_from(best_of(parts, from_.name + " + micro-batches"));

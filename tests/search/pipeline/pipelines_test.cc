@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "decide/decisions.h"
 #include "oracle/evaluator.h"
@@ -79,7 +80,7 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyAreHopeless) {
   oracle::Evaluator evaluator(*problem);
   const CutPool pool = promising_pool(evaluator, {});
   const std::vector<const Cut*> known = {&pool.found.front()};
-  const auto all = pool.alike(known, known, 1e30);
+  const auto all = pool.alike(*problem, known, known, 1e30, {});
   ASSERT_GE(all.size(), 4u);
   std::vector<double> busiest;
   for (const Cut* cut : all) {
@@ -94,10 +95,33 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyAreHopeless) {
   EXPECT_LT(all.size() + 1, static_cast<std::size_t>(of_the_line));
   std::ranges::sort(busiest);
   const double middle = busiest[busiest.size() / 2];
-  const auto fewer = pool.alike(known, known, middle);
+  const auto fewer = pool.alike(*problem, known, known, middle, {});
   EXPECT_EQ(fewer.size(),
             static_cast<std::size_t>(std::ranges::upper_bound(busiest, middle) - busiest.begin()));
   EXPECT_LT(fewer.size(), all.size());
+}
+
+// Where plans take long to simulate: the best of each number of micro-batches.
+TEST(Pipelines, AFewAreOfOneNumberOfMicroBatchesEach) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
+  const PipelineLimits limits{.alike = 1, .by_parts = true, .least_parts = 8};
+  const std::vector<const Cut*> chosen = pool.choose(*problem, limits);
+  std::set<std::int64_t> parts;
+  for (const Cut* cut : chosen) parts.insert(pool.micro_batches[cut->costs]);
+  ASSERT_GT(chosen.size(), 2u);
+  EXPECT_EQ(parts.size(), chosen.size());
+  EXPECT_GE(*parts.begin(), 8);
+  EXPECT_EQ(chosen.front(), &*std::ranges::find_if(pool.found, [&](const Cut& cut) {
+              return pool.micro_batches[cut.costs] >= 8;
+            }));
+  // Of few tasks each: those in more micro-batches have more.
+  PipelineLimits small = limits;
+  small.tasks_each = problem->folded->ops.size() * 8 * 3;
+  const std::vector<const Cut*> fewer = pool.choose(*problem, small);
+  EXPECT_LT(fewer.size(), chosen.size());
+  for (const Cut* cut : fewer) EXPECT_LE(pool.micro_batches[cut->costs], 24);
 }
 
 // Running statistics are those of all micro-batches together, for which stages wait: steps take
