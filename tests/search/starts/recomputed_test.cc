@@ -38,7 +38,7 @@ TEST(Recomputed, TakesLessMemoryAndMoreTime) {
 // No plan of a batch that fits nowhere as it is takes longer than data parallelism that makes its
 // activations again.
 TEST(Recomputed, IsABarWhereNothingElseFits) {
-  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 96);
+  const auto problem = load_test_problem("transformer12", "autosync-b7", 768);
   ThreadPool pool(2);
   oracle::SimulatedOracle simulator(*problem, pool);
   PlannerContext context{.oracle = simulator, .rng = Rng(0)};
@@ -46,10 +46,9 @@ TEST(Recomputed, IsABarWhereNothingElseFits) {
   const PlannerResult result = best_plan(context);
   BatchEvaluator evaluator(simulator);
   bool fits = false;
-  for (const decide::Strategy& whole :
-       {even_all_reduce(*problem), proportional_all_reduce(*problem)}) {
-    for (decide::Strategy& one : recomputed(*problem, whole)) {
-      one.order = decide::OrderPolicy::kRankQueued;
+  for (const NamedStrategy& whole : baseline_strategies(*problem)) {
+    if (whole.name != "cp-ps" || whole.strategy.order != decide::OrderPolicy::kRankQueued) continue;
+    for (const decide::Strategy& one : recomputed(*problem, whole.strategy)) {
       const Evaluation evaluation = evaluator.evaluate(one).evaluation;
       fits |= evaluation.feasible;
       EXPECT_FALSE(better(evaluation, result.evaluation));
