@@ -13,7 +13,9 @@ are exported first.
 
 import argparse
 import json
+import subprocess
 import tempfile
+from functools import cache
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -27,6 +29,7 @@ ROWS = {
     "best data parallelism": (["ev-ps", "ev-ar", "cp-ps", "cp-ar", "horovod"], []),
     "formula": (["estimates"], []),
     "uniform rows": (["rows"], []),
+    "policy untrained, 10 plans": (["policy:answer=likely"], []),
     "policy alone, 10 plans": (["policy:answer=likely"], []),
     "plan, 30 plans": (["portfolio"], ["--evaluations", 30]),
     "plan with policy, 30 plans": (["policy:answer=searched"], ["--evaluations", 30]),
@@ -37,7 +40,18 @@ ROWS = {
     "plan, 10 s": (["portfolio"], ["--budget", 10]),
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
-SEEDLESS = {"best data parallelism", "formula", "uniform rows", "policy alone, 10 plans"}
+UNTRAINED = "policy untrained, 10 plans"
+SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans"}
+
+
+@cache
+def untrained(folder):
+    """A policy as training begins: after one step so small that it changes no answer."""
+    settings = {"steps": 1, "random_cases": 1, "cases_per_step": 1, "samples": 6, "learning_rate": 1e-9}
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    command = [learning_value.PROGRAM, "train", "--config", "configs/train/zoo.json", "--out", folder / "untrained"]
+    subprocess.run([*command, *given], cwd=learning_value.ROOT, check=True, stdout=subprocess.DEVNULL)
+    return folder / "untrained/policy.ckpt"
 
 
 def steps_of(case, row, seeds, folder, policy):
@@ -47,8 +61,9 @@ def steps_of(case, row, seeds, folder, policy):
     for seed in range(1 if row in SEEDLESS else seeds):
         found = []
         for request in requests:
-            if policy and request.startswith("policy"):
-                request += f",checkpoint={policy}"
+            checkpoint = untrained(folder) if row == UNTRAINED else policy
+            if checkpoint and request.startswith("policy"):
+                request += f",checkpoint={checkpoint}"
             found.append(learning_value.run(case, request, budget, seed, folder))
         fitting = [step for step, _, _ in found if step is not None]
         steps.append(min(fitting) if fitting else None)

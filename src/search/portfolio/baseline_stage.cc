@@ -1,6 +1,7 @@
 // What everybody tries, and what a plan is never worse than.
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "decide/decisions.h"
 #include "search/moves/move.h"
@@ -18,6 +19,17 @@ using decide::Strategy;
 
 constexpr std::size_t kMostRecomputed = 2;
 constexpr int kRoundsOfShares = 2;
+// What does not fit is so much shorter than what does that it is worth a second forward pass.
+constexpr double kMuchShorter = 0.75;
+
+// Whether it fits or not.
+double shortest_step(const std::vector<Start>& tried) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const Start& start : tried) {
+    shortest = std::min(shortest, to_seconds(start.tried.evaluation.step));
+  }
+  return shortest;
+}
 
 void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baselines,
                         std::vector<Start>& tried) {
@@ -136,10 +148,13 @@ void try_baselines(Search& search) {
     add_large_buckets(search, tried);
   }
   evaluate_baselines(search, baselines, tried);
+  const double shortest = shortest_step(tried);
   add_starts(search, std::move(tried));
-  if (search.result.evaluation.feasible) return;
-  if (!search.evaluator.spent()) accumulate(search);
-  if (!search.evaluator.spent()) shard_state(search);
+  const Evaluation& best = search.result.evaluation;
+  const bool fits = best.feasible;
+  if (fits && shortest > kMuchShorter * to_seconds(best.step)) return;
+  if (!fits && !search.evaluator.spent()) accumulate(search);
+  if (!fits && !search.evaluator.spent()) shard_state(search);
   if (!search.evaluator.spent()) recompute(search);
 }
 
