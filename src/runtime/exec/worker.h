@@ -14,7 +14,8 @@
 namespace heterog::runtime {
 
 // One rank. A worker runs the instructions of its device's program in four queues, each worked off
-// by a thread of its own, in the order of dispatch:
+// by a thread of its own, in the order of dispatch; messages over capped connections have a thread
+// for each lane (program/lanes.h):
 //
 //   Worker worker(job, device, transport, {.threads = 2});
 //   for (TensorId tensor : worker.residents()) worker.set_resident(tensor, values.at(tensor));

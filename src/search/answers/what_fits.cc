@@ -81,15 +81,11 @@ class Tries {
       for (NamedStrategy& one : baseline_strategies(problem)) {
         const bool cheap = one.name == "ev-ar" || one.name == "cp-ar" || one.name == "single";
         if (!cheap || one.strategy.order != decide::OrderPolicy::kRank) continue;
-        strategies.push_back(std::move(one.strategy));
+        if (!decide::can_accumulate(problem, one.strategy, parts)) continue;
+        strategies.push_back(decide::accumulate(problem, std::move(one.strategy), parts));
         names.push_back(std::move(one.name));
       }
       if (way == Way::kRecomputing) recompute_in_blocks(problem, strategies, names);
-      for (Strategy& strategy : strategies) {
-        if (decide::can_accumulate(problem, strategy, parts)) {
-          strategy = decide::accumulate(problem, strategy, parts);
-        }
-      }
       std::optional<Fit> fit;
       const std::vector<oracle::Measured> measured = evaluator.evaluate(strategies);
       for (std::size_t i = 0; i < measured.size(); ++i) {

@@ -73,6 +73,7 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Cha
     : options(given),
       micro_batches(std::move(counts)),
       once(costed(problem, std::move(chain), micro_batches, given.form)),
+      batch_(problem.batch),
       most_instances_(decide::most_instances_of_each(problem)) {
   using Recompute = PipelineOptions::Recompute;
   using Turns = PipelineOptions::Turns;
@@ -133,7 +134,8 @@ void CutPool::add(const std::vector<std::vector<DeviceId>>& lines, StageCounts s
 
 bool CutPool::allows(const Cut& cut) const {
   return std::ranges::all_of(cut.stages, [&](const Stage& stage) {
-    return micro_batches[cut.costs] * std::ssize(stage.devices) <= most_instances_;
+    const std::int64_t instances = micro_batches[cut.costs] * std::ssize(stage.devices);
+    return std::min(batch_, instances) <= most_instances_;
   });
 }
 

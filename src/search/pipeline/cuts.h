@@ -30,12 +30,12 @@ struct PipelineOptions {
 struct PipelineLimits {
   std::size_t count = 24;                    // cuts
   std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
-  std::size_t tasks_each = std::size_t{1} << 40;
-  double seconds = 1e30;  // no estimate above this
-  double busiest = 1e30;  // no stage that computes for longer
-  int alike = 3;          // cuts of one line and number of stages
-  bool by_parts = false;  // or of one number of micro-batches
-  std::int64_t least_parts = 1;
+  std::size_t tasks_each = tasks;            // and that of one of them
+  double seconds = 1e30;                     // no estimate above this
+  double busiest = 1e30;                     // no stage that computes for longer
+  int alike = 3;                             // cuts of one line and number of stages
+  bool by_parts = false;                     // or of one number of micro-batches
+  std::int64_t least_parts = 1;              // micro-batches
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
   bool all_patterns = true;  // the best in all others too, whether or not anything fits
@@ -91,8 +91,8 @@ struct CutPool {
           std::vector<std::int64_t> micro_batches);
   const Costed& of(bool recompute) const { return recompute ? again : once; }
 
-  // The best partition of each line for each number of stages and micro-batches, of those that a
-  // plan may have the instances of; on the threads of `oracle`, or on this one.
+  // The best partition of each line for each number of stages and micro-batches, but for those of
+  // more instances of an op than a plan may have; on the threads of `oracle`, or on this one.
   void add(const std::vector<std::vector<DeviceId>>& lines, StageCounts stages,
            oracle::Oracle* oracle = nullptr);
 
@@ -125,6 +125,7 @@ struct CutPool {
   void keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
             StageCounts stages);
 
+  std::int64_t batch_;
   std::int64_t most_instances_;  // of each op
 };
 

@@ -179,6 +179,10 @@ PlannerResult plan_accumulate(const PipelineOptions& options, PlannerContext& co
       cuts.push_back({&one.strategy, count});
     }
   }
+  VALIDATE(!cuts.empty(),
+           "{} devices: {} instances of an op are the most, and two micro-batches have "
+           "more; expected fewer devices",
+           problem.cluster->device_count(), decide::most_instances_of_each(problem));
   const auto make = [&](std::size_t i) {
     Strategy made = decide::accumulate(problem, *cuts[i / 2].whole, cuts[i / 2].micro_batches);
     // Without turns gradients leave earlier, and more micro-batches are kept at a time.

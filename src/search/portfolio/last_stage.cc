@@ -22,19 +22,8 @@ constexpr std::int64_t kTriesOfServers = 18;
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,
 // and in a second.
 constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
-// Other servers have made steps of parameter servers shorter by up to so many times.
-constexpr double kCatchUp = 1.5;
 bool has_many_transfers(const cost::Problem& problem) {
   return transfers_of_several_servers(problem) > kFewTransfers;
-}
-
-// Whether data parallelism by parameter servers is not far behind.
-bool servers_come_near(const Search& search) {
-  const double longest = kCatchUp * to_seconds(search.result.evaluation.step);
-  return std::ranges::any_of(search.result.baselines, [&](const BaselineResult& one) {
-    return (one.name == "ev-ps" || one.name == "cp-ps") &&
-           to_seconds(one.evaluation.step) <= longest;
-  });
 }
 
 void take(Search& search, const FewerDevices& fewer) {
@@ -122,20 +111,17 @@ void choose_servers(Search& search) {
       add(strategy, name);
     }
   };
-  const double transfers = transfers_of_several_servers(problem);
-  const bool few = transfers <= kFewTransfers;
   add(with_balanced_servers(problem, found), by + " + balanced servers");
-  if (few || servers_come_near(search)) {
-    add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
-    if (few) {
-      for (const bool of_all : {true, false}) {
-        add(with_several_servers(problem, found, of_all), by + " + several servers");
-      }
+  add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
+  const bool many = has_many_transfers(problem);
+  if (!many) {
+    for (const bool of_all : {true, false}) {
+      add(with_several_servers(problem, found, of_all), by + " + several servers");
     }
-    if (transfers <= kMostTransfers) {
-      const bool one = search.costly || !few;
-      add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps", one);
-    }
+  }
+  if (transfers_of_several_servers(problem) <= kMostTransfers) {
+    add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
+                  search.costly || many);
   }
   const auto& most = search.context.budget.evaluations;
   if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;

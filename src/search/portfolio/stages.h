@@ -14,10 +14,10 @@ void try_baselines(Search& search);
 // What is given, estimated layouts, fillings of memory. The best of each origin, baselines among
 // them, are what is climbed from.
 void add_starts(Search& search, std::vector<Start> tried);
+void try_starts(Search& search);
 
 // The name of starts in which forward passes run again.
 inline constexpr const char* kRecomputed = "recomputed";
-void try_starts(Search& search);
 
 // Settles the shares of those that promise most, climbs, halves, and splits the synchronisation of
 // the best.
