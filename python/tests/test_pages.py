@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import run_pages  # noqa: E402
-from run_pages import Block, Page, Wrong, check_language, compare, edit, read_blocks  # noqa: E402
+from run_pages import Page, Wrong, compare, edit  # noqa: E402
 
 TROUBLES = ROOT / "docs/troubleshooting.md"
 

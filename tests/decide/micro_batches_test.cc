@@ -145,6 +145,25 @@ TEST(Accumulate, RefusesMoreMicroBatchesThanSamples) {
   }
 }
 
+// Two devices have two instances of an op in each micro-batch.
+TEST(Accumulate, RefusesMoreInstancesThanAPlanMayHave) {
+  constexpr std::int64_t kBatch = std::int64_t{1} << 20;
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, kBatch);
+  const Strategy whole = shared_out(*problem, {1, 1});
+  int made = 0, refused = 0;
+  for (std::int64_t k = 1; k <= kBatch / 2; k *= 2) {
+    if (can_accumulate(*problem, whole, k)) {
+      EXPECT_NO_THROW(accumulate(*problem, whole, k)) << k;
+      ++made;
+    } else {
+      EXPECT_THROW(accumulate(*problem, whole, k), Error) << k;
+      ++refused;
+    }
+  }
+  EXPECT_GT(made, 2);
+  EXPECT_GT(refused, 2);
+}
+
 struct Interval {
   Nanoseconds first_start = std::numeric_limits<Nanoseconds>::max();
   Nanoseconds last_end = 0;

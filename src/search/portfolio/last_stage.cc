@@ -22,9 +22,6 @@ constexpr std::int64_t kTriesOfServers = 18;
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,
 // and in a second.
 constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
-bool has_many_transfers(const cost::Problem& problem) {
-  return transfers_of_several_servers(problem) > kFewTransfers;
-}
 
 void take(Search& search, const FewerDevices& fewer) {
   logger().debug("{} plans: {:.6f} s without {} of the devices", search.evaluator.evaluations(),
@@ -42,7 +39,8 @@ std::int64_t tries_to_leave_out(const PlannerContext& context) {
 }
 
 std::int64_t tries_of_servers(const PlannerContext& context) {
-  if (!context.budget.evaluations || has_many_transfers(context.problem())) return 0;
+  if (!context.budget.evaluations) return 0;
+  if (transfers_of_several_servers(context.problem()) > kFewTransfers) return 0;
   return std::min(kTriesOfServers, *context.budget.evaluations / kPlansPerTry);
 }
 
@@ -113,13 +111,14 @@ void choose_servers(Search& search) {
   };
   add(with_balanced_servers(problem, found), by + " + balanced servers");
   add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
-  const bool many = has_many_transfers(problem);
+  const double transfers = transfers_of_several_servers(problem);
+  const bool many = transfers > kFewTransfers;
   if (!many) {
     for (const bool of_all : {true, false}) {
       add(with_several_servers(problem, found, of_all), by + " + several servers");
     }
   }
-  if (transfers_of_several_servers(problem) <= kMostTransfers) {
+  if (transfers <= kMostTransfers) {
     add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
                   search.costly || many);
   }
