@@ -308,6 +308,17 @@ Reason last_dims(RuleContext& op) {
   return {};
 }
 
+// as_strided, as_strided_scatter: strides count elements of the whole.
+Reason strided(RuleContext& op) {
+  const auto operands = op.operands();
+  if (operands.empty()) return kUnusualArguments;
+  if (any_local(operands)) return kReadsLocal;
+  if (any_sliced(operands) || has_batch(op.output_shape(0))) return kAcrossBatch;
+  reduce_all(operands);
+  op.set_output(0, kSameRule);
+  return {};
+}
+
 constexpr RuleEntry kShapeRules[] = {
     {"aten.view.default", view, 0, 1},
     {"aten._unsafe_view.default", view, 0, 1},
@@ -329,6 +340,8 @@ constexpr RuleEntry kShapeRules[] = {
     {"aten.slice_backward.default", put_back, 0, 1},
     {"aten.flip.default", along_dims, 1},
     {"aten.roll.default", along_dims, 2},
+    {"aten.as_strided.default", strided},
+    {"aten.as_strided_scatter.default", strided},
     {"aten.constant_pad_nd.default", pad},
     {"aten.tril.default", last_dims, 2},
     {"aten.triu.default", last_dims, 2},

@@ -9,6 +9,7 @@ from heterog.export.operators.creation import drop_empty_parts, say_sizes
 from heterog.export.operators.draws import check_random, drop_generators, share_recomputed
 from heterog.export.operators.half_softmax import join_casts
 from heterog.export.operators.queues import check_sizes, roll_queues
+from heterog.export.operators.strided import view_strided
 
 _aten = torch.ops.aten
 
@@ -40,6 +41,7 @@ def clean(step: Step) -> Step:
     share_recomputed(step)
     drop_copies(step)
     roll_queues(step)
+    view_strided(step)
     drop_double_transposes(step)
     join_casts(step)
     forget_running_statistics(step)
