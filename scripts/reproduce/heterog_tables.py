@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = ROOT / "build" / "release" / "bin" / "heterog"
+PROGRAM = Path(os.environ.get("HETEROG_BIN") or ROOT / "build" / "release" / "bin" / "heterog")
 BASELINES = ["ev-ps", "ev-ar", "cp-ps", "cp-ar"]
 
 # Model, batch, then seconds in the paper: HeteroG, EV-PS, EV-AR, CP-PS, CP-AR (None: out of memory).

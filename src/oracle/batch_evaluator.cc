@@ -159,6 +159,7 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const decide::Strategy>
     log_best(made, evaluations_ + static_cast<std::int64_t>(fresh.size()));
     // Only now that all of them have come out: one that throws leaves nothing behind.
     for (std::size_t i = 0; i < fresh.size(); ++i) {
+      tasks_ += made[i].tasks;
       seen_.emplace(fresh_keys[i], std::move(made[i]));
     }
     evaluations_ += static_cast<std::int64_t>(fresh.size());

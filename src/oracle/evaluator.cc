@@ -20,10 +20,11 @@ IdVector<DeviceId, T> spread(const IdVector<DeviceId, T>& found,
   return all;
 }
 
-Measured measured_of(const cost::Problem& problem, const sim::SimResult& result,
-                     const IdVector<DeviceId, DeviceId>& place_of) {
-  Measured measured = judge(problem, result.step, spread(result.peak_bytes, place_of));
-  measured.busy = spread(result.device_busy, place_of);
+Measured measured_of(const cost::Problem& problem, const compiler::PlanOfFew& compiled,
+                     const sim::SimResult& result) {
+  Measured measured = judge(problem, result.step, spread(result.peak_bytes, compiled.place_of));
+  measured.busy = spread(result.device_busy, compiled.place_of);
+  measured.tasks = compiled.plan.task_count();
   EXPECT(measured.evaluation.feasible == result.feasible());
   return measured;
 }
@@ -32,8 +33,8 @@ Measured measured_of(const cost::Problem& problem, const sim::SimResult& result,
 
 Measured Evaluator::measure(const decide::Strategy& strategy) {
   compiled_ = compiler::compile_few(problem_, strategy, options_, std::move(compiled_.plan));
-  return measured_of(problem_, sim::simulate_rounds(strategy, compiled_.plan, simulator_),
-                     compiled_.place_of);
+  return measured_of(problem_, compiled_,
+                     sim::simulate_rounds(strategy, compiled_.plan, simulator_));
 }
 
 std::vector<Measured> Evaluator::measure(std::span<const decide::Strategy> strategies) {
@@ -47,7 +48,7 @@ std::vector<Measured> Evaluator::measure_rounds(const decide::Strategy& strategy
   sim::Simulator simulator;
   std::vector<Measured> measured;
   sim::simulate_rounds(strategy, compiled.plan, simulator, [&](const sim::SimResult& result) {
-    measured.push_back(measured_of(problem_, result, compiled.place_of));
+    measured.push_back(measured_of(problem_, compiled, result));
   });
   return measured;
 }

@@ -3,7 +3,10 @@
 #include <functional>
 #include <numeric>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "base/csr.h"
 #include "sim/memory.h"
 #include "sim/prepared_plan.h"
 
@@ -186,6 +189,24 @@ void hold(MemoryPeak& peak, const HeldMemory& held) {
   peak.held.push_back(held);
 }
 
+// Of each device, so that a look at one is not a walk through all.
+Csr<DeviceId, TaskId> with_workspace(const Plan& plan) {
+  std::vector<std::pair<DeviceId, TaskId>> pairs;
+  for (TaskId task : plan.task_ids()) {
+    if (plan.workspace[task] > 0) pairs.emplace_back(plan.device[task], task);
+  }
+  return Csr<DeviceId, TaskId>::from_pairs(plan.device_count, pairs);
+}
+
+Csr<DeviceId, BufferId> by_device(const Plan& plan) {
+  std::vector<std::pair<DeviceId, BufferId>> pairs;
+  pairs.reserve(plan.buffers.size());
+  for (BufferId buffer : id_range<BufferId>(plan.buffers.size())) {
+    pairs.emplace_back(plan.buffers[buffer].device, buffer);
+  }
+  return Csr<DeviceId, BufferId>::from_pairs(plan.device_count, pairs);
+}
+
 }  // namespace
 
 std::string_view memory_purpose_name(MemoryPurpose purpose) {
@@ -218,14 +239,16 @@ IdVector<DeviceId, MemoryPeak> memory_peaks(const cost::Problem& problem, const 
   Ledger again(plan);
   IdVector<BufferId, TaskId> maker(plan.buffers.size());  // of live buffers
   IdVector<TaskId, std::uint8_t> running(plan.task_count(), 0);
+  const Csr<DeviceId, TaskId> tasks_of = with_workspace(plan);
+  const Csr<DeviceId, BufferId> buffers_of = by_device(plan);
   const auto look = [&](DeviceId device) {
     MemoryPeak& peak = peaks[device];
-    for (TaskId task : plan.task_ids()) {
-      if (!running[task] || plan.device[task] != device) continue;
+    for (TaskId task : tasks_of[device]) {
+      if (!running[task]) continue;
       hold(peak, {plan.workspace[task], MemoryPurpose::kWorkspace, TensorId(), task, task});
     }
-    for (BufferId buffer : id_range<BufferId>(plan.buffers.size())) {
-      if (!maker[buffer].valid() || plan.buffers[buffer].device != device) continue;
+    for (BufferId buffer : buffers_of[device]) {
+      if (!maker[buffer].valid()) continue;
       hold(peak, {plan.buffers[buffer].bytes, purposes.of(buffer, maker[buffer]),
                   plan.buffers[buffer].tensor, maker[buffer], purposes.until(buffer)});
     }

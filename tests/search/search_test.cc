@@ -146,6 +146,27 @@ TEST(LocalSearch, ImprovesAndNeverReturnsWorseThanItsStart) {
   EXPECT_LE(evaluator.evaluations(), 121);
 }
 
+TEST(LocalSearch, OfGroupsTogetherSimulatesOneDeviceOfEachClass) {
+  const auto problem = load_test_problem("vgg19", "mixed-64gpu", 1536);
+  ThreadPool pool(2);
+  oracle::SimulatedOracle simulator(*problem, pool);
+  const decide::Strategy start = even_all_reduce(*problem);
+  const auto tasks_of_a_plan = [&](bool together) {
+    BatchEvaluator evaluator(simulator);
+    Rng rng(1);
+    local_search(evaluator, start, rng, {.evaluations = 100, .together = together});
+    return evaluator.tasks() / static_cast<std::size_t>(evaluator.evaluations());
+  };
+  const std::size_t together = tasks_of_a_plan(true);
+  EXPECT_LT(3 * together, tasks_of_a_plan(false));
+  // It ends within a round of so many tasks.
+  BatchEvaluator evaluator(simulator);
+  Rng rng(1);
+  local_search(evaluator, start, rng,
+               {.evaluations = 100, .together = true, .tasks = 10 * together});
+  EXPECT_LT(evaluator.evaluations(), 40);
+}
+
 TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {
   const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
   const auto groups = space::summarize_groups(*problem);

@@ -136,6 +136,16 @@ void pointwise(Cases& list) {
   }
   list.push_back({"aten.masked_fill.Tensor", {"in B,3", "in 3 bool", "in -"}, where});
   list.push_back({"aten.masked_fill.Tensor", {"sum 3", "in 3 bool", "in -"}, where});
+  for (const char* from : {"in B,3", "in 3", "sum 3"}) {
+    list.push_back({"aten.copy.default", {"in B,3", from}, R"(["%0", "%1"])"});
+  }
+  for (const char* from : {"in 3", "sum 3", "mean 3"}) {
+    list.push_back({"aten.copy.default", {"sum 3", from}, R"(["%0", "%1"])"});
+  }
+  for (const char* x : {"in B,3", "in 3", "sum 3"}) {
+    list.push_back({"aten.fill.Scalar", {x}, R"(["%0", 1.5])"});
+    list.push_back({"aten.fill.Tensor", {x, "in -"}, R"(["%0", "%1"])"});
+  }
 }
 
 void products(Cases& list) {
@@ -234,6 +244,11 @@ void shapes(Cases& list) {
   list.push_back({"aten.select_backward.default", {"in B,3"}, R"(["%0", [4, "#B", 3], 0, 2])"});
   list.push_back({"aten.slice_backward.default", {"in B,3"}, R"(["%0", ["#B", 5], 1, 1, 4, 1])"});
   list.push_back({"aten.slice_backward.default", {"sum 2,3"}, R"(["%0", [2, 5], 1, 1, 4, 1])"});
+  for (const char* x : {"in 4,3", "sum 4,3"}) {
+    list.push_back({"aten.as_strided.default", {x}, R"(["%0", [2, 5], [2, 1], 1])"});
+    list.push_back(
+        {"aten.as_strided_scatter.default", {x, "in 2,3"}, R"(["%0", "%1", [2, 3], [6, 1], 3])"});
+  }
   list.push_back({"aten.flip.default", {"in B,3"}, R"(["%0", [1]])"});
   list.push_back({"aten.roll.default", {"in B,3"}, R"(["%0", [1], [1]])"});
   list.push_back(

@@ -25,7 +25,7 @@ void keep_first(std::vector<Start>& starts, std::size_t most) {
 }
 
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
-                         double until) {
+                         double until, bool together) {
   best_first(starts);
   std::size_t going = starts.size();
   while (going > 0) {
@@ -41,7 +41,8 @@ std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, R
           local_search(evaluator, start.tried.strategy, rng,
                        {.evaluations = kUnbounded,
                         .until = here + (end - here) / static_cast<double>(going - i),
-                        .patience = 0});
+                        .patience = 0,
+                        .together = together});
       if (!better(found.evaluation, start.tried.evaluation)) continue;
       start.tried = {found.strategy, found.evaluation};
       if (!start.name.ends_with("local-search")) start.name += " + local-search";

@@ -1,6 +1,8 @@
 // Changes a few groups and keeps what helps, from a given start until the budget is spent.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <span>
 
 #include "base/rng.h"
@@ -17,6 +19,9 @@ struct LocalSearchOptions {
   // Moves that are evaluated at a time: few enough that little is wasted when the first one helps,
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
+  bool together = false;  // kMovesTogether alone
+  // At most about so many tasks of plans.
+  std::size_t tasks = std::numeric_limits<std::size_t>::max();
 };
 
 struct SearchResult {

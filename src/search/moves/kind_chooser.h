@@ -11,9 +11,13 @@ namespace heterog::search {
 // Draws kinds of move in proportion to how often they helped lately.
 class KindChooser {
  public:
-  // `in_stages`: begins with what moves stages and turns.
-  explicit KindChooser(bool in_stages = false) {
-    weights_.fill(1);
+  // `in_stages`: begins with what moves stages and turns. `together`: kMovesTogether alone.
+  explicit KindChooser(bool in_stages = false, bool together = false) {
+    weights_.fill(together ? 0 : 1);
+    if (together) {
+      for (MoveKind kind : kMovesTogether) of(kind) = 1;
+      return;
+    }
     if (!in_stages) return;
     for (MoveKind kind : {MoveKind::kRun, MoveKind::kAlike, MoveKind::kHeaviest, MoveKind::kSync,
                           MoveKind::kRecompute}) {

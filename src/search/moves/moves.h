@@ -25,6 +25,10 @@ enum class MoveKind : std::uint8_t {
   kSchedule,   // order policy, size of gradient buckets, micro-batches and whose turn it is
 };
 inline constexpr int kMoveKindCount = 11;
+// Those that change all groups of the same shares at once: devices that are alike stay alike, and a
+// plan is simulated for one of each class (compiler/symmetry.h).
+inline constexpr std::array kMovesTogether = {MoveKind::kReweigh, MoveKind::kBalance,
+                                              MoveKind::kReplace, MoveKind::kSchedule};
 
 // Sets of devices worth trying on any cluster.
 struct Palette {

@@ -13,6 +13,8 @@ namespace {
 
 // Part of the budget at which halving ends.
 constexpr double kHalved = 0.3;
+// A start whose step is so many times the best one's is far behind.
+constexpr double kFarBehind = 1.3;
 // In all rounds of halving.
 constexpr double kPlansPerStart = 48;
 // A plan that lacks a hundredth of all memory counts as so many hundredths slower.
@@ -70,6 +72,18 @@ void enlarge_buckets(Search& search) {
   replace(search, start, {std::move(strategy), evaluation}, " + buckets");
 }
 
+// Where there are few plans to climb with, what is far behind does not catch up.
+void keep_near(Search& search) {
+  if (!search.few || search.limited) return;
+  best_first(search.starts);
+  const Evaluation best = search.starts.front().tried.evaluation;
+  if (!best.feasible) return;
+  std::erase_if(search.starts, [&](const Start& start) {
+    const Evaluation& one = start.tried.evaluation;
+    return !one.feasible || to_seconds(one.step) > kFarBehind * to_seconds(best.step);
+  });
+}
+
 // Before climbing, as a start of another shape goes other ways, and after it.
 void vary_starts(Search& search) {
   if (search.costly || !with(search, Part::kWidths)) return;
@@ -100,9 +114,11 @@ void climb_starts(Search& search) {
   choose_starts(search);
   if (with(search, Part::kSettling)) settle_starts(search);
   enlarge_buckets(search);
+  keep_near(search);
   vary_starts(search);
   if (with(search, Part::kHalving)) {
-    search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved);
+    search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,
+                          search.few && !search.limited);
   }
   vary_starts(search);
   split_starts(search);

@@ -24,6 +24,11 @@ constexpr double kTurns = 5;
 constexpr std::int64_t kLeastPatience = 24;
 // A pipeline that is so much faster is not caught up with by moves of groups.
 constexpr double kFarAhead = 0.85;
+// Where plans are costly, those of devices that are alike are not: so many of them, or so many of
+// their tasks, come on top of one shot.
+constexpr std::int64_t kPlansTogether = 400;
+constexpr std::size_t kTasksTogether = 4'000'000;
+constexpr std::int64_t kPatienceTogether = 64;
 
 bool pipelines_lead(const Search& search) {
   const Evaluation& ahead = search.result.evaluation;
@@ -74,13 +79,15 @@ std::int64_t affordable_patience(const Search& search) {
 }
 
 // A few moves at once, whatever they cost, to leave a local optimum.
-Strategy kick(Search& search, const Strategy& strategy) {
+Strategy kick(Search& search, const Strategy& strategy, bool together) {
   const cost::Problem of_units = with_units(search.context.problem(), strategy);
   const MoveMaker maker(of_units);
   Incumbent from{strategy, search.evaluator.evaluate(strategy)};
   const int moves = 1 + static_cast<int>(search.context.rng.below(3));
   for (int i = 0; i < moves; ++i) {
-    const auto kind = static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
+    const auto kind = together
+                          ? kMovesTogether[search.context.rng.below(kMovesTogether.size())]
+                          : static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
     from.strategy = maker.moved_to(from.strategy, maker.propose(from, kind, search.context.rng));
   }
   return in_one_spelling(std::move(from.strategy));
@@ -90,18 +97,43 @@ Strategy kick(Search& search, const Strategy& strategy) {
 void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
   std::erase_if(turns, [](const Start& start) { return !start.tried.evaluation.feasible; });
   const std::int64_t patience = affordable_patience(search);
+  const bool together = search.few && !search.limited;
   // Nothing new to evaluate for this many rounds: the space is exhausted.
   int stale = 0;
   for (std::size_t turn = 0; !search.evaluator.spent() && stale < kStaleRounds; ++turn) {
     const Start from = turn < turns.size() ? turns[turn]
                        : turn == 0         ? best
-                                   : Start{{kick(search, best.tried.strategy), {}}, best.name};
+                                   : Start{{kick(search, best.tried.strategy, together), {}}, best.name};
     const std::int64_t before = search.evaluator.evaluations();
     keep(search, best,
          local_search(search.evaluator, from.tried.strategy, search.context.rng,
-                      {.evaluations = kUnbounded, .patience = patience}),
+                      {.evaluations = kUnbounded, .patience = patience, .together = together}),
          from.name, "local-search");
     stale = search.evaluator.evaluations() == before ? stale + 1 : 0;
+  }
+}
+
+// From the best, then from it, kicked.
+void climb_together(Search& search, Start& best) {
+  if (!search.costly || search.limited || !with(search, Part::kTogether)) return;
+  BatchEvaluator& evaluator = search.evaluator;
+  evaluator.set_budget({.evaluations = evaluator.evaluations() + kPlansTogether});
+  const std::size_t before = evaluator.tasks();
+  int stale = 0;
+  for (bool first = true; !evaluator.spent() && stale < kStaleRounds; first = false) {
+    const std::size_t used = evaluator.tasks() - before;
+    if (used >= kTasksTogether) break;
+    const Strategy from =
+        first ? best.tried.strategy : kick(search, best.tried.strategy, /*together=*/true);
+    const std::int64_t plans = evaluator.evaluations();
+    keep(search, best,
+         local_search(evaluator, from, search.context.rng,
+                      {.evaluations = kUnbounded,
+                       .patience = kPatienceTogether,
+                       .together = true,
+                       .tasks = kTasksTogether - used}),
+         best.name, "local-search");
+    stale = evaluator.evaluations() == plans ? stale + 1 : 0;
   }
 }
 
@@ -124,6 +156,11 @@ void improve(Search& search) {
     turns.insert(turns.end(), search.starts.begin() + 1, search.starts.end());
   }
   climb_in_turns(search, best, std::move(turns));
+  climb_together(search, best);
+}
+
+std::int64_t plans_together(const cost::Problem& problem) {
+  return evaluations_are_costly(problem) ? kPlansTogether : 0;
 }
 
 }  // namespace heterog::search::portfolio

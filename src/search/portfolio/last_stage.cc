@@ -23,6 +23,17 @@ constexpr std::int64_t kTriesOfServers = 18;
 // and in a second.
 constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
 
+// Where plans are costly, servers that are dealt better do not make up for more than this.
+constexpr double kServersBehind = 1.5;
+
+bool servers_are_far_behind(const Search& search) {
+  if (!search.costly || !search.result.evaluation.feasible) return false;
+  const double longest = kServersBehind * to_seconds(search.result.evaluation.step);
+  return std::ranges::none_of(search.result.baselines, [&](const BaselineResult& one) {
+    return one.name.ends_with("-ps") && to_seconds(one.evaluation.step) <= longest;
+  });
+}
+
 void take(Search& search, const FewerDevices& fewer) {
   logger().debug("{} plans: {:.6f} s without {} of the devices", search.evaluator.evaluations(),
                  to_seconds(fewer.evaluation.step), fewer.left_out.size());
@@ -110,7 +121,9 @@ void choose_servers(Search& search) {
     }
   };
   add(with_balanced_servers(problem, found), by + " + balanced servers");
-  add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
+  if (!servers_are_far_behind(search)) {
+    add_in_orders(balanced_ps(problem), "ps-lb", search.costly);
+  }
   const double transfers = transfers_of_several_servers(problem);
   const bool many = transfers > kFewTransfers;
   if (!many) {

@@ -16,10 +16,9 @@ namespace {
 constexpr std::size_t kPipelineTasks = 1'500'000;
 // With a budget, so many times as much.
 constexpr std::size_t kMoreWithBudget = 8;
-// With fewer plans in one shot, a plan in micro-batches, of several times the tasks, takes long.
-// Where something fits, a few are tried, one of each number of micro-batches and of so many tasks
+// Where one shot has few plans, one in micro-batches, of several times the tasks, takes long. Where
+// something fits, a few are tried, one of each number of micro-batches and of so many tasks
 // at most, whose estimates are this much below it.
-constexpr std::int64_t kPlansForPipelines = 72;
 constexpr std::size_t kFewPipelines = 3, kTasksOfFew = 2'200'000;
 // Estimates of fewer micro-batches are too low where stages have many devices.
 constexpr std::int64_t kPartsOfFew = 8;
@@ -102,8 +101,7 @@ void try_pipelines(Search& search) {
                         .busiest = times_the_best(search, 1),
                         .improved = true,
                         .all_patterns = limited};
-  const bool few = !limited && search.result.evaluation.feasible &&
-                   one_shot_evaluations(search.context.problem()) < kPlansForPipelines;
+  const bool few = !limited && search.few && search.result.evaluation.feasible;
   if (few) {
     limits.count = std::min(limits.count, kFewPipelines);
     limits.tasks = kFewPipelines * kTasksOfFew;

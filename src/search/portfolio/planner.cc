@@ -7,10 +7,10 @@
 namespace heterog::search {
 namespace {
 
-constexpr std::array<std::string_view, 14> kPartWords = {
+constexpr std::array<std::string_view, 15> kPartWords = {
     "nothing",   "estimates", "memory-fill", "other-orders", "settling",
     "widths",    "halving",   "sync-split",  "pipelines",    "moved-pipelines",
-    "leave-out", "order",     "servers",     "placements"};
+    "leave-out", "order",     "servers",     "placements", "together"};
 
 constexpr std::array<Field<PortfolioOptions>, 4> kFields = {
     {{"patience", "local search is stuck after so many moves in a row that did not help; 0: never",

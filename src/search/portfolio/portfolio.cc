@@ -52,7 +52,9 @@ std::vector<Phase> phases_of(const PlannerContext& context, const PortfolioOptio
   const Budget one_shot = one_shot_budget(context, options), whole = budget_of_stages(context);
   if (!whole.limited()) return {{one_shot, false}};
   if (!whole.evaluations) return {{whole, true}};
-  if (*whole.evaluations > *one_shot.evaluations) return {{one_shot, false}, {whole, true}};
+  if (*whole.evaluations > *one_shot.evaluations + portfolio::plans_together(context.problem())) {
+    return {{one_shot, false}, {whole, true}};
+  }
   std::vector<Phase> phases;
   for (std::int64_t evaluations = kFirstPhase; evaluations < *whole.evaluations; evaluations *= 4) {
     phases.push_back({whole, true});
@@ -70,6 +72,7 @@ PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options
                            .options = options,
                            .evaluator = BatchEvaluator(context.oracle, phases.front().budget),
                            .costly = evaluations_are_costly(context.problem()),
+                           .few = evaluations_are_few(context.problem()),
                            .limited = phases.front().limited,
                            .groups = space::summarize_groups(context.problem())};
   portfolio::try_baselines(search);

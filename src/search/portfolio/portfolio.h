@@ -24,7 +24,8 @@ enum class Part : std::uint8_t {
   kLeaveOut,
   kOrder,
   kServers,
-  kPlacements
+  kPlacements,
+  kTogether
 };
 
 struct PortfolioOptions {

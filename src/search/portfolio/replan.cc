@@ -36,6 +36,9 @@ constexpr std::int64_t kPlansForRivals = 24;
 constexpr double kNearly = 1.15;
 // Varying widths takes up to 46 plans for each of its changes.
 constexpr std::int64_t kPlansForWidths = 48;
+// Without a budget, plans of moves of all groups together come on top: so many, or of so many tasks.
+constexpr std::int64_t kPlansTogether = 120;
+constexpr std::size_t kTasksTogether = 300'000;
 // Plans for each round in which the order is improved.
 constexpr std::int64_t kPlansPerOrderRound = 16, kMostRounds = 6;
 
@@ -62,6 +65,7 @@ class Replanning {
     if (is_one_batch(from_.tried.strategy) && evaluator_.evaluations_left() >= kPlansForWidths) {
       keep(vary_widths(evaluator_, groups_, from_.tried), " + widths");
     }
+    climb_together();
     climb();
     improve_order();
     return {{.strategy = std::move(result_.tried.strategy),
@@ -87,7 +91,9 @@ class Replanning {
     from_ = std::move(start);
     if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
   }
-  void keep(Tried found, const char* by) { go_on_from({std::move(found), from_.name + by}); }
+  void keep(Tried found, const char* by) {
+    go_on_from({std::move(found), from_.name.ends_with(by) ? from_.name : from_.name + by});
+  }
 
   // What moves start from: an order that was improved for other slices is improved again behind
   // them.
@@ -193,6 +199,18 @@ class Replanning {
     if (near) settle_shares();
     go_on_from(carried);
     if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
+  }
+
+  // Where many devices are alike, of each class one is simulated.
+  void climb_together() {
+    if (context_.budget.limited() || !is_one_batch(from_.tried.strategy)) return;
+    const std::int64_t left = evaluator_.evaluations_left();
+    evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left + kPlansTogether});
+    const SearchResult found = local_search(
+        evaluator_, from_.tried.strategy, context_.rng,
+        {.evaluations = kPlansTogether, .together = true, .tasks = kTasksTogether});
+    keep({found.strategy, found.evaluation}, " + local-search");
+    evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left});
   }
 
   void climb() {

@@ -17,6 +17,7 @@ struct Search {
   const PortfolioOptions& options;
   BatchEvaluator evaluator;
   bool costly;                          // each plan takes long to simulate: stages try less
+  bool few;                             // so long that there are hardly more plans than that
   bool limited;                         // there is a budget, of more than one shot or less
   space::GroupSummaries groups;         // of the problem
   PlannerResult result{};               // the best so far

@@ -31,6 +31,9 @@ void try_pipelines(Search& search);
 // pipelines are far ahead, on these, if there is a budget.
 void improve(Search& search);
 
+// In one shot, where plans are costly: how many of devices that are alike come on top.
+std::int64_t plans_together(const cost::Problem& problem);
+
 // Single operators, each on one device, once. They have units of their own, which no move of groups
 // knows: they are no starts of climbing. The best is kept for improve_orders().
 void try_placements(Search& search);

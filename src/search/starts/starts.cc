@@ -31,6 +31,11 @@ std::int64_t one_shot_evaluations(const cost::Problem& problem) {
   return before + std::clamp<std::int64_t>(kTasks / tasks_of(problem), before, 3'000);
 }
 
+bool evaluations_are_few(const cost::Problem& problem) {
+  constexpr std::int64_t kFew = 72;
+  return one_shot_evaluations(problem) < kFew;
+}
+
 std::int64_t evaluations_in(const cost::Problem& problem, double seconds) {
   constexpr double kTasksPerSecond = 3e6;
   const double plans = seconds * kTasksPerSecond / static_cast<double>(tasks_of(problem));

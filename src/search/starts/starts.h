@@ -14,9 +14,12 @@ inline constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
 // So many rounds in which nothing new was proposed say that there is hardly anything new.
 inline constexpr int kStaleRounds = 64;
 
-// Whether one evaluation takes tens of milliseconds, as on hundreds of devices: whoever searches
-// then tries less before it climbs.
+// Whether one evaluation takes tens of milliseconds, as on dozens of devices: whoever searches then
+// tries less before it climbs.
 bool evaluations_are_costly(const cost::Problem& problem);
+// Whether there is hardly any left to climb with in one shot, as on hundreds of devices: then moves
+// of all groups together get further than others (docs/search.md, "Large clusters").
+bool evaluations_are_few(const cost::Problem& problem);
 // So many that searches of graphs and clusters of any size take about the same time.
 std::int64_t one_shot_evaluations(const cost::Problem& problem);
 // How many plans are simulated in about so many seconds on two cores; at least 1.
