@@ -52,6 +52,8 @@ class Matching {
       return machine_of(was.name) == now.machine && was.type == now.type;
     });
     pair([](const PlannedDevice& was, const Now& now) { return was.name == now.name; });
+    pair_machines();
+    pair([](const PlannedDevice& was, const Now& now) { return was.type == now.type; });
     for (DeviceId device : cluster_.device_ids()) {
       if (taken_[device]) continue;
       match_.added.push_back(device);
@@ -83,6 +85,60 @@ class Matching {
         break;
       }
     }
+  }
+
+  // Each machine of the plan of which nothing is left, with the machine, none of whose devices
+  // stands for one, that has most of its devices by type; of equals the one with the fewest others,
+  // then the first.
+  void pair_machines() {
+    std::map<std::string_view, std::vector<Planned>> left;  // of whole machines
+    for (Planned was : id_range<Planned>(planned_.size())) {
+      left[machine_of(planned_[was.value()].name)].push_back(was);
+    }
+    std::erase_if(left, [&](const auto& one) {
+      return std::ranges::any_of(one.second, [&](Planned was) { return match_.of[was].valid(); });
+    });
+    for (const auto& [name, devices] : left) {
+      std::optional<MachineId> best;
+      std::pair<std::ptrdiff_t, std::ptrdiff_t> most;  // devices in common, less those that are not
+      for (MachineId machine : id_range<MachineId>(cluster_.machine_count())) {
+        const auto common = std::ssize(in_common(devices, machine));
+        const auto others = static_cast<std::ptrdiff_t>(devices_on(machine).size()) - common;
+        if (common == 0 || (best && std::pair(common, -others) <= most)) continue;
+        best = machine;
+        most = {common, -others};
+      }
+      if (!best) continue;
+      for (const auto& [was, device] : in_common(devices, *best)) {
+        match_.of[was] = device;
+        taken_[device] = true;
+      }
+    }
+  }
+
+  std::vector<DeviceId> devices_on(MachineId machine) const {
+    std::vector<DeviceId> devices;
+    for (DeviceId device : cluster_.device_ids()) {
+      if (cluster_.device(device).machine == machine) devices.push_back(device);
+    }
+    return devices;
+  }
+
+  // By type, in their order; nothing of a machine of which a device stands for one already.
+  std::vector<std::pair<Planned, DeviceId>> in_common(const std::vector<Planned>& devices,
+                                                      MachineId machine) const {
+    std::vector<DeviceId> free = devices_on(machine);
+    if (std::ranges::any_of(free, [&](DeviceId device) { return taken_[device]; })) return {};
+    std::vector<std::pair<Planned, DeviceId>> common;
+    for (Planned was : devices) {
+      const auto same = std::ranges::find_if(free, [&](DeviceId device) {
+        return cluster_.type_of(device).name == planned_[was.value()].type;
+      });
+      if (same == free.end()) continue;
+      common.emplace_back(was, *same);
+      free.erase(same);
+    }
+    return common;
   }
 
   DeviceId twin_of(DeviceId added) const {
@@ -278,8 +334,8 @@ DeviceMatch match_devices(const std::vector<PlannedDevice>& planned,
                           const cluster::Cluster& cluster, std::string_view source) {
   DeviceMatch match = Matching(planned, cluster).match();
   VALIDATE(!std::ranges::all_of(match.gone, [](bool gone) { return gone; }),
-           "{}: none of its {} devices ({}) is in cluster {}, by name or by machine and type; plan "
-           "without --from",
+           "{}: none of its {} devices ({}) is in cluster {}, by name or by type; plan without "
+           "--from",
            source, planned.size(), names_text(planned), cluster.name());
   return match;
 }
@@ -290,10 +346,13 @@ std::string gone_text(const OtherPlan& plan, const cluster::Cluster& cluster,
   std::string text;
   std::size_t count = 0;
   for (Planned was : id_range<Planned>(plan.devices.size())) {
-    if (!match.gone[was] || ++count > kMost) continue;
-    text +=
-        fmt::format("{}{} is gone, {} is the nearest left", text.empty() ? "" : "; ",
-                    printable(plan.devices[was.value()].name), cluster.device(match.of[was]).name);
+    const std::string name = printable(plan.devices[was.value()].name);
+    const cluster::Device& device = cluster.device(match.of[was]);
+    const bool moved = machine_of(name) != cluster.machine(device.machine).name;
+    if (!(match.gone[was] || moved) || ++count > kMost) continue;
+    if (!text.empty()) text += "; ";
+    text += match.gone[was] ? fmt::format("{} is gone, {} is the nearest left", name, device.name)
+                            : fmt::format("{} is {} now", name, device.name);
   }
   if (count > kMost) text += fmt::format("; and {} more", count - kMost);
   return text;

@@ -26,14 +26,17 @@ struct DeviceMatch {
 //   1. the same name and type;
 //   2. the same machine and type, in the order of the cluster: devices behind one that has left
 //      move up, and so do their names;
-//   3. the same name: a device that has become another type, as one that is slower.
+//   3. the same name: a device that has become another type, as one that is slower;
+//   4. the same type, wherever: a machine that is new for one that is gone, as where it has another
+//      name; then any.
 // What is left of the plan's devices is gone. Its work goes to the nearest that is left: of the
 // same machine and type, else of the machine, else of the type, else any; of equals the one that
 // takes over least, then the first. Throws an input error (prefixed by `source`) if all are gone.
 DeviceMatch match_devices(const std::vector<PlannedDevice>& planned,
                           const cluster::Cluster& cluster, std::string_view source);
 
-// "a/gpu1 is gone, a/gpu0 is the nearest left", one line; empty if nothing is gone.
+// "a/gpu0 is b/gpu0 now; a/gpu1 is gone, b/gpu0 is the nearest left", one line; empty if all devices
+// are where they were.
 std::string gone_text(const OtherPlan& plan, const cluster::Cluster& cluster,
                       const DeviceMatch& match);
 

@@ -98,11 +98,14 @@ TEST_F(Replan, RefusesWhatCannotBe) {
     EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1);
   };
   const std::string same = cluster_of(2, "GTX-1080-Ti");
-  const std::string others = std::regex_replace(cluster_of(2, "P100-PCIE-12GB"),
-                                                std::regex("\"(v100|1080ti)\""), "\"new-$1\"");
+  // Other names and other types.
+  const std::string others = std::regex_replace(
+      std::regex_replace(cluster_of(2, "P100-PCIE-12GB"), std::regex("\"(v100|1080ti)\""),
+                         "\"new-$1\""),
+      std::regex("V100-PCIE-16GB"), "T4");
   refused(replan(others, "--batch 32"),
           "plan.json: none of its 4 devices (1080ti/gpu0, 1080ti/gpu1, v100/gpu0, …) is in cluster "
-          "now, by name or by machine and type; plan without --from");
+          "now, by name or by type; plan without --from");
   refused(replan(same, "--batch 32 --planner ev-ar"), "--from: given beside --planner ev-ar");
   refused(replan(same, "--batch 32 --for ddp"), "--from: given beside --for");
   refused(replan(same, "--batch 32 --hidden 3"), "--from: given beside --hidden");

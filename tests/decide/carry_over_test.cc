@@ -70,8 +70,8 @@ TEST(CarryOver, ADeviceThatHasBecomeAnotherTypeStandsForItself) {
 
 TEST(CarryOver, WhatIsGoneGoesToTheNearestThatHasLeast) {
   std::vector<PlannedDevice> devices = planned("m", "bb");
-  for (const PlannedDevice& other : planned("n", "aab")) devices.push_back(other);
-  // Machine n is gone: its a to the only a, of another machine; its b to the b's there in turns.
+  for (const PlannedDevice& other : planned("n", "bbb")) devices.push_back(other);
+  // Machine n is gone, and nothing is there of its type.
   const auto now = cluster_of({{"m", "bb"}, {"o", "a"}});
   EXPECT_THAT(stand_ins(devices, *now),
               ElementsAre("m/gpu0", "m/gpu1", "gone: m/gpu0", "gone: m/gpu1", "gone: m/gpu0"));
@@ -80,15 +80,31 @@ TEST(CarryOver, WhatIsGoneGoesToTheNearestThatHasLeast) {
   EXPECT_FALSE(match.twins[0].valid());
 }
 
+TEST(CarryOver, AMachineOfAnotherNameStandsForOneThatIsGone) {
+  std::vector<PlannedDevice> devices = planned("m", "aa");
+  for (const PlannedDevice& other : planned("n", "bb")) devices.push_back(other);
+  // Of three new machines the one that has both b, and no more.
+  EXPECT_THAT(stand_ins(devices, *cluster_of({{"o", "b"}, {"p", "bba"}, {"q", "bb"}, {"m", "aa"}})),
+              ElementsAre("m/gpu0", "m/gpu1", "q/gpu0", "q/gpu1"));
+  // What it lacks is elsewhere, if that is free, or gone.
+  EXPECT_THAT(stand_ins(devices, *cluster_of({{"p", "b"}, {"m", "aa"}, {"q", "b"}})),
+              ElementsAre("m/gpu0", "m/gpu1", "p/gpu0", "q/gpu0"));
+  EXPECT_THAT(stand_ins(devices, *cluster_of({{"p", "b"}, {"m", "aa"}})),
+              ElementsAre("m/gpu0", "m/gpu1", "p/gpu0", "gone: p/gpu0"));
+  // Every name is new.
+  EXPECT_THAT(stand_ins(devices, *cluster_of({{"x", "bb"}, {"y", "aa"}})),
+              ElementsAre("y/gpu0", "y/gpu1", "x/gpu0", "x/gpu1"));
+}
+
 TEST(CarryOver, RefusesAPlanWhoseDevicesAreAllGone) {
   try {
-    match_devices(planned("m", "aaaa"), *cluster_of({{"n", "a"}}), "p.json");
+    match_devices(planned("m", "aaaa"), *cluster_of({{"n", "b"}}), "p.json");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_STREQ(error.what(),
                  "p.json: none of its 4 devices (m/gpu0, m/gpu1, m/gpu2, …) is in cluster now, by "
-                 "name or by machine and type; plan without --from");
+                 "name or by type; plan without --from");
   }
 }
 
