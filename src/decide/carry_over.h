@@ -35,8 +35,8 @@ struct DeviceMatch {
 DeviceMatch match_devices(const std::vector<PlannedDevice>& planned,
                           const cluster::Cluster& cluster, std::string_view source);
 
-// "a/gpu0 is b/gpu0 now; a/gpu1 is gone, b/gpu0 is the nearest left", one line; empty if all devices
-// are where they were.
+// "a/gpu0 is b/gpu0 now; a/gpu1 is gone, b/gpu0 is the nearest left", one line; empty if all
+// devices are where they were.
 std::string gone_text(const OtherPlan& plan, const cluster::Cluster& cluster,
                       const DeviceMatch& match);
 

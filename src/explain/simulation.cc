@@ -167,11 +167,19 @@ std::string memory_text(const cost::Problem& problem, const sim::Simulated& simu
 }
 
 std::string out_of_memory_text(const cost::Problem& problem, const sim::Simulated& simulated) {
+  constexpr std::size_t kNamed = 8;  // and the first that lacks anything
   std::string text;
+  std::size_t named = 0, more = 0;
+  Bytes most = 0;  // of those that are not named
   const auto& first = simulated.result.out_of_memory;
   for (DeviceId device : problem.cluster->place_ids()) {
     const bool is_first = first && first->device == device;
     if (missing(simulated, device) == 0 && !is_first) continue;
+    if (!is_first && ++named > kNamed) {
+      ++more;
+      most = std::max(most, missing(simulated, device));
+      continue;
+    }
     if (!text.empty()) text += ", ";
     text +=
         fmt::format("{} lacks {} of {}", problem.cluster->device(device).name,
@@ -182,6 +190,7 @@ std::string out_of_memory_text(const cost::Problem& problem, const sim::Simulate
                 ? fmt::format(" (first at {})", task_name(problem, simulated.plan, first->task))
                 : " (parameters and optimizer state alone do not fit)";
   }
+  if (more > 0) text += fmt::format(", and {} more up to {}", more, gigabytes_text(most));
   return text;
 }
 

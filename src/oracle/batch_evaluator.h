@@ -43,7 +43,7 @@ class BatchEvaluator {
   // In place of the one it has. What has been evaluated counts against it.
   void set_budget(Budget budget) { budget_ = std::move(budget); }
   std::int64_t evaluations() const { return evaluations_; }  // repeats not counted
-  std::size_t tasks() const { return tasks_; }  // of the plans that were simulated, in all
+  std::size_t tasks() const { return tasks_; }       // of the plans that were simulated, in all
   std::int64_t refused() const { return refused_; }  // of these, candidates that were dropped
   // Of the budget's evaluations; huge if it has none.
   std::int64_t evaluations_left() const;

@@ -99,10 +99,10 @@ TEST_F(Replan, RefusesWhatCannotBe) {
   };
   const std::string same = cluster_of(2, "GTX-1080-Ti");
   // Other names and other types.
-  const std::string others = std::regex_replace(
-      std::regex_replace(cluster_of(2, "P100-PCIE-12GB"), std::regex("\"(v100|1080ti)\""),
-                         "\"new-$1\""),
-      std::regex("V100-PCIE-16GB"), "T4");
+  const std::string others =
+      std::regex_replace(std::regex_replace(cluster_of(2, "P100-PCIE-12GB"),
+                                            std::regex("\"(v100|1080ti)\""), "\"new-$1\""),
+                         std::regex("V100-PCIE-16GB"), "T4");
   refused(replan(others, "--batch 32"),
           "plan.json: none of its 4 devices (1080ti/gpu0, 1080ti/gpu1, v100/gpu0, …) is in cluster "
           "now, by name or by type; plan without --from");

@@ -7,6 +7,7 @@
 #include "explain/explanation_text.h"
 #include "explain/path_lines.h"
 #include "explain/plans.h"
+#include "explain/simulation.h"
 
 namespace heterog::explain {
 namespace {
@@ -75,6 +76,21 @@ TEST(Straggler, IsWhomADeviceWaitsForLongest) {
   time.waiting_for[DeviceId(2)] = 5;
   time.waiting_for[DeviceId(0)] = 4;
   EXPECT_EQ(straggler(time), DeviceId(2));
+}
+
+TEST(OutOfMemory, NamesTheFirstDevices) {
+  for (const int devices : {3, 12}) {
+    const auto problem = decide::model_problem("vgg19-tiny", devices, 24);
+    sim::Simulated simulated =
+        simulated_plan(*problem, even_strategy(*problem, decide::SyncMethod::kAllReduce));
+    for (Bytes& capacity : simulated.plan.capacity) capacity = 1000;
+    simulated.result = sim::simulate(simulated.plan, decide::OrderPolicy::kRank);
+    const std::string text = out_of_memory_text(*problem, simulated);
+    std::size_t named = 0;
+    for (std::size_t at = 0; (at = text.find(" lacks ", at)) != std::string::npos; ++at) ++named;
+    EXPECT_EQ(named, devices == 3 ? 3u : 9u);
+    EXPECT_EQ(text.find(", and 3 more up to ") != std::string::npos, devices == 12) << text;
+  }
 }
 
 }  // namespace

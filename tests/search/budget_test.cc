@@ -34,7 +34,9 @@ TEST_P(MoreBudget, IsNeverALongerStep) {
     const Evaluation now = plan({.evaluations = evaluations});
     EXPECT_FALSE(better(before, now))
         << evaluations << ": " << to_seconds(before.step) << " before, " << to_seconds(now.step);
-    if (evaluations > 2 * one_shot_evaluations(*problem)) EXPECT_FALSE(better(one_shot, now));
+    if (evaluations > 2 * one_shot_evaluations(*problem)) {
+      EXPECT_FALSE(better(one_shot, now));
+    }
     before = now;
   }
 }

@@ -24,7 +24,8 @@ void best_first(std::vector<Start>& starts);
 void keep_first(std::vector<Start>& starts, std::size_t most);
 
 // What the starts have become, the best first. `starts` must be plain. Ends when `until` of the
-// evaluator's budget is used. Never worse than the best start. `together`: as local_search() has it.
+// evaluator's budget is used. Never worse than the best start. `together`: as local_search() has
+// it.
 std::vector<Start> halve(BatchEvaluator& evaluator, std::vector<Start> starts, Rng& rng,
                          double until, bool together = false);
 

@@ -85,9 +85,8 @@ Strategy kick(Search& search, const Strategy& strategy, bool together) {
   Incumbent from{strategy, search.evaluator.evaluate(strategy)};
   const int moves = 1 + static_cast<int>(search.context.rng.below(3));
   for (int i = 0; i < moves; ++i) {
-    const auto kind = together
-                          ? kMovesTogether[search.context.rng.below(kMovesTogether.size())]
-                          : static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
+    const auto kind = together ? kMovesTogether[search.context.rng.below(kMovesTogether.size())]
+                               : static_cast<MoveKind>(search.context.rng.below(kMoveKindCount));
     from.strategy = maker.moved_to(from.strategy, maker.propose(from, kind, search.context.rng));
   }
   return in_one_spelling(std::move(from.strategy));
@@ -102,8 +101,9 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
   int stale = 0;
   for (std::size_t turn = 0; !search.evaluator.spent() && stale < kStaleRounds; ++turn) {
     const Start from = turn < turns.size() ? turns[turn]
-                       : turn == 0         ? best
-                                   : Start{{kick(search, best.tried.strategy, together), {}}, best.name};
+                       : turn == 0
+                           ? best
+                           : Start{{kick(search, best.tried.strategy, together), {}}, best.name};
     const std::int64_t before = search.evaluator.evaluations();
     keep(search, best,
          local_search(search.evaluator, from.tried.strategy, search.context.rng,

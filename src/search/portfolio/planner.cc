@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 15> kPartWords = {
     "nothing",   "estimates", "memory-fill", "other-orders", "settling",
     "widths",    "halving",   "sync-split",  "pipelines",    "moved-pipelines",
-    "leave-out", "order",     "servers",     "placements", "together"};
+    "leave-out", "order",     "servers",     "placements",   "together"};
 
 constexpr std::array<Field<PortfolioOptions>, 4> kFields = {
     {{"patience", "local search is stuck after so many moves in a row that did not help; 0: never",

@@ -36,7 +36,8 @@ constexpr std::int64_t kPlansForRivals = 24;
 constexpr double kNearly = 1.15;
 // Varying widths takes up to 46 plans for each of its changes.
 constexpr std::int64_t kPlansForWidths = 48;
-// Without a budget, plans of moves of all groups together come on top: so many, or of so many tasks.
+// Without a budget, plans of moves of all groups together come on top: so many, or of so many
+// tasks.
 constexpr std::int64_t kPlansTogether = 120;
 constexpr std::size_t kTasksTogether = 300'000;
 // Plans for each round in which the order is improved.
@@ -206,9 +207,9 @@ class Replanning {
     if (context_.budget.limited() || !is_one_batch(from_.tried.strategy)) return;
     const std::int64_t left = evaluator_.evaluations_left();
     evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left + kPlansTogether});
-    const SearchResult found = local_search(
-        evaluator_, from_.tried.strategy, context_.rng,
-        {.evaluations = kPlansTogether, .together = true, .tasks = kTasksTogether});
+    const SearchResult found =
+        local_search(evaluator_, from_.tried.strategy, context_.rng,
+                     {.evaluations = kPlansTogether, .together = true, .tasks = kTasksTogether});
     keep({found.strategy, found.evaluation}, " + local-search");
     evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left});
   }
