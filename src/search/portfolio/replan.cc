@@ -205,12 +205,13 @@ class Replanning {
   // Where many devices are alike, of each class one is simulated.
   void climb_together() {
     if (context_.budget.limited() || !is_one_batch(from_.tried.strategy)) return;
-    const std::int64_t left = evaluator_.evaluations_left();
-    evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left + kPlansTogether});
+    const std::int64_t left = evaluator_.evaluations_left(), before = evaluator_.evaluations();
+    evaluator_.set_budget({.evaluations = before + left + kPlansTogether});
     const SearchResult found =
         local_search(evaluator_, from_.tried.strategy, context_.rng,
                      {.evaluations = kPlansTogether, .together = true, .tasks = kTasksTogether});
     keep({found.strategy, found.evaluation}, " + local-search");
+    together_ = evaluator_.evaluations() - before;
     evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left});
   }
 
@@ -222,8 +223,8 @@ class Replanning {
 
   // Of what was climbed to and, if that is another, of what is best by now.
   void improve_order() {
-    const auto rounds = static_cast<int>(
-        std::clamp<std::int64_t>(evaluator_.evaluations() / kPlansPerOrderRound, 1, kMostRounds));
+    const auto rounds = static_cast<int>(std::clamp<std::int64_t>(
+        (evaluator_.evaluations() - together_) / kPlansPerOrderRound, 1, kMostRounds));
     std::vector<Start> starts = {from_};
     if (result_.tried.strategy != from_.tried.strategy) starts.push_back(result_);
     for (Start& start : starts) {
@@ -236,8 +237,9 @@ class Replanning {
   PlannerContext& context_;
   BatchEvaluator evaluator_;
   space::GroupSummaries groups_;
-  Start result_;  // the best of all
-  Start from_;    // what is gone on from, without an order of its own
+  std::int64_t together_ = 0;  // of the plans, those of moves of all groups together
+  Start result_;               // the best of all
+  Start from_;                 // what is gone on from, without an order of its own
 };
 
 }  // namespace
