@@ -23,7 +23,7 @@ from pathlib import Path
 from heterog_tables import PROGRAM, ROOT, TABLES, machine
 
 PARTS = ("estimates memory-fill other-orders settling widths halving sync-split pipelines moved-pipelines "
-         "leave-out order placements").split()  # fmt: skip
+         "leave-out order servers placements together").split()  # fmt: skip
 CLUSTERS = [
     (model, batch * times, cluster)
     for cluster, times in (("heterog-8gpu-10gbe", 1), ("office-mixed", 1), ("dgx-h100-mixed", 4),
