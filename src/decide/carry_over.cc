@@ -100,10 +100,10 @@ class Matching {
     });
     for (const auto& [name, devices] : left) {
       std::optional<MachineId> best;
-      std::pair<std::ptrdiff_t, std::ptrdiff_t> most;  // devices in common, less those that are not
+      std::pair<std::ptrdiff_t, std::ptrdiff_t> most;  // devices in common, then fewer others
       for (MachineId machine : id_range<MachineId>(cluster_.machine_count())) {
         const auto common = std::ssize(in_common(devices, machine));
-        const auto others = static_cast<std::ptrdiff_t>(devices_on(machine).size()) - common;
+        const auto others = std::ssize(cluster_.machine(machine).devices) - common;
         if (common == 0 || (best && std::pair(common, -others) <= most)) continue;
         best = machine;
         most = {common, -others};
@@ -116,18 +116,10 @@ class Matching {
     }
   }
 
-  std::vector<DeviceId> devices_on(MachineId machine) const {
-    std::vector<DeviceId> devices;
-    for (DeviceId device : cluster_.device_ids()) {
-      if (cluster_.device(device).machine == machine) devices.push_back(device);
-    }
-    return devices;
-  }
-
   // By type, in their order; nothing of a machine of which a device stands for one already.
   std::vector<std::pair<Planned, DeviceId>> in_common(const std::vector<Planned>& devices,
                                                       MachineId machine) const {
-    std::vector<DeviceId> free = devices_on(machine);
+    std::vector<DeviceId> free = cluster_.machine(machine).devices;
     if (std::ranges::any_of(free, [&](DeviceId device) { return taken_[device]; })) return {};
     std::vector<std::pair<Planned, DeviceId>> common;
     for (Planned was : devices) {

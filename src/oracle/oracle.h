@@ -29,8 +29,8 @@ struct Measured {
   IdVector<DeviceId, Bytes> peak_bytes;
   // How long each device computes in the step. Empty from an oracle that does not know.
   IdVector<DeviceId, Nanoseconds> busy;
-  std::size_t tasks =
-      0;  // of the plan that was simulated, which may be of one device of each class
+  // Of the plan that was simulated, which may be of one device of each class.
+  std::size_t tasks = 0;
 };
 
 // The verdict on a step of this length with these peaks: what is above a device's memory is

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -261,16 +260,12 @@ class LeastWork {
 };
 
 Nanoseconds longest_chain(const Problem& problem) {
-  std::set<DeviceTypeId> types;
-  for (DeviceId device : problem.cluster->device_ids()) {
-    types.insert(problem.cluster->device(device).type);
-  }
   IdVector<OpId, Nanoseconds> end(problem.graph->op_count(), 0);
   Nanoseconds longest = 0;
   for (OpId op : problem.folded->ops) {
     if (problem.graph->op(op).phase == Phase::kUpdate) continue;
     Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
-    for (DeviceTypeId type : types) {
+    for (DeviceTypeId type : id_range<DeviceTypeId>(problem.cluster->type_count())) {
       for (std::int64_t n : problem.costs.knots()) {
         least = std::min(least, problem.costs.duration(op, type, n));
       }

@@ -14,6 +14,7 @@
 #include "search/problems.h"
 #include "search/starts/baselines.h"
 #include "search/starts/memory_fill.h"
+#include "search/starts/starts.h"
 #include "support/wide_cluster.h"
 
 namespace heterog::search {
@@ -165,6 +166,20 @@ TEST(LocalSearch, OfGroupsTogetherSimulatesOneDeviceOfEachClass) {
   local_search(evaluator, start, rng,
                {.evaluations = 100, .together = true, .tasks = 10 * together});
   EXPECT_LT(evaluator.evaluations(), 40);
+}
+
+TEST(Portfolio, MovesGroupsTogetherWherePlansAreCostly) {
+  const auto problem = load_test_problem("bert_large24-tiny", "mixed-512gpu", 1024);
+  ASSERT_TRUE(evaluations_are_costly(*problem));
+  ThreadPool pool(2);
+  const auto plan = [&](Part without) {
+    oracle::SimulatedOracle oracle(*problem, pool);
+    PlannerContext context{.oracle = oracle, .rng = Rng(0), .budget = {}};
+    return best_plan(context, {.without = without});
+  };
+  const PlannerResult with = plan(Part::kNothing), without = plan(Part::kTogether);
+  EXPECT_GT(with.evaluations, without.evaluations);
+  EXPECT_LE(with.evaluation.step, without.evaluation.step);
 }
 
 TEST(MemoryFill, PutsEveryGroupOfATemplateInOrderOnItsBlocks) {

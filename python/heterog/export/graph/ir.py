@@ -83,6 +83,20 @@ def contiguous_strides(shape: list[Dim]) -> list[Dim]:
     return strides[::-1]
 
 
+def lies_row_by_row(tensor: Tensor) -> bool:
+    """Whether its elements follow one another in memory, whatever dims of one element say."""
+    usual = contiguous_strides(tensor.shape)
+    return all(
+        dim == 1 or stride == expected
+        for dim, stride, expected in zip(tensor.shape, tensor.strides, usual, strict=True)
+    )
+
+
+def as_sizes(shape: list[Dim]) -> list:
+    """A shape as an argument of an operator."""
+    return [Size(dim) if isinstance(dim, Affine) else dim for dim in shape]
+
+
 def multiply(x, y):
     """The product of two dims, None if it is not affine in the batch."""
     if x is None or y is None:

@@ -14,7 +14,7 @@ from heterog.base.reading import MOST_GRAPH_BYTES, inflated_if_gzip, parse_json,
 from heterog.base.tensor_file import packed, read
 from heterog.base.values import as_list, as_object, required
 from heterog.export.graph.affine import Affine
-from heterog.export.graph.ir import Scalar, Size, Step, Tensor, contiguous_strides
+from heterog.export.graph.ir import Scalar, Size, Step, Tensor, lies_row_by_row
 
 FORMAT = "heterog-graph"
 VERSION = 1
@@ -74,8 +74,7 @@ def _tensor(tensor: Tensor, ids: dict) -> dict:
         "dtype": dtype_name(tensor.dtype),
         "shape": [_dim(dim) for dim in tensor.shape],
     }
-    usual = contiguous_strides(tensor.shape)
-    if any(d != 1 and s != u for s, u, d in zip(tensor.strides, usual, tensor.shape, strict=True)):
+    if not lies_row_by_row(tensor):
         entry["strides"] = [_dim(stride) for stride in tensor.strides]
     if tensor.argument is not None:
         entry["argument"] = tensor.argument

@@ -3,8 +3,7 @@ given the sizes instead, so that they wait for nothing, and nothing is kept for 
 
 import torch
 
-from heterog.export.graph.affine import Affine
-from heterog.export.graph.ir import Op, Size, Step, contiguous_strides
+from heterog.export.graph.ir import Op, Step, as_sizes, lies_row_by_row
 
 _aten = torch.ops.aten
 
@@ -27,15 +26,10 @@ def say_sizes(step: Step) -> None:
         if number is None or (op.phase == "backward" and op.args[0] in backward):
             continue
         made = op.outputs[0]
-        if any(
-            dim != 1 and stride != usual
-            for dim, stride, usual in zip(
-                made.shape, made.strides, contiguous_strides(made.shape), strict=True
-            )
-        ):
+        if not lies_row_by_row(made):
             continue
         op.target = _aten.full.default
-        op.args = [[Size(dim) if isinstance(dim, Affine) else dim for dim in made.shape], number]
+        op.args = [as_sizes(made.shape), number]
         op.kwargs = {"dtype": made.dtype, "device": torch.device("cpu")}
 
 

@@ -3,8 +3,7 @@ an in-place squeeze. A view can run on slices of the batch; strides count elemen
 
 import torch
 
-from heterog.export.graph.affine import Affine
-from heterog.export.graph.ir import Op, Size, Step, Tensor, contiguous_strides, multiply
+from heterog.export.graph.ir import Size, Step, Tensor, as_sizes, lies_row_by_row, multiply
 
 _aten = torch.ops.aten
 
@@ -24,8 +23,10 @@ def view_strided(step: Step) -> None:
         elements = _elements(base.shape)
         if any(offset) or elements is None or _elements(shape) != elements:
             continue
-        if all(_row_by_row(tensor) for tensor in whole):
-            _write_view(op, seen)
+        if all(lies_row_by_row(tensor) for tensor in whole):
+            op.target = _aten.view.default
+            op.args = [seen, as_sizes(op.outputs[0].shape)]
+            op.kwargs = {}
 
 
 def _elements(shape: list):
@@ -33,18 +34,3 @@ def _elements(shape: list):
     for dim in shape:
         count = multiply(count, dim)
     return count
-
-
-def _row_by_row(tensor: Tensor) -> bool:
-    usual = contiguous_strides(tensor.shape)
-    return all(
-        dim == 1 or stride == expected
-        for dim, stride, expected in zip(tensor.shape, tensor.strides, usual, strict=True)
-    )
-
-
-def _write_view(op: Op, seen: Tensor) -> None:
-    shape = op.outputs[0].shape
-    op.target = _aten.view.default
-    op.args = [seen, [Size(dim) if isinstance(dim, Affine) else dim for dim in shape]]
-    op.kwargs = {}

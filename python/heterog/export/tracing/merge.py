@@ -6,7 +6,7 @@ import torch
 
 from heterog.base.errors import ExportError, unexpected
 from heterog.export.graph.affine import Affine, Product, Reciprocal, fit_product, fit_scalar, fit_size
-from heterog.export.graph.ir import Op, Scalar, Size, Step, Tensor, contiguous_strides
+from heterog.export.graph.ir import Op, Scalar, Size, Step, Tensor, as_sizes, contiguous_strides
 from heterog.export.tracing.constants import fit_constant, has_values
 from heterog.export.tracing.trace import Trace
 
@@ -146,11 +146,10 @@ class Merger:
         output = Tensor(name, "activation", dtype, fitted.shape, contiguous_strides(fitted.shape))
         self.constants[output] = output
         number = fitted.value
-        sizes = [Size(dim) if isinstance(dim, Affine) else dim for dim in fitted.shape]
         op = Op(
             output.name,
             _aten.full.default,
-            [sizes, Scalar(number) if isinstance(number, (Affine, Reciprocal)) else number],
+            [as_sizes(fitted.shape), Scalar(number) if isinstance(number, (Affine, Reciprocal)) else number],
             {"dtype": dtype, "device": torch.device("cpu")},
             [output],
             *_annotation(user),
