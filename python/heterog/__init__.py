@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from heterog.run.own_samples import ShareSampler
     from heterog.run.runner import Runner
     from heterog.run.step_reports import StepCurves, StepLines
+    from heterog.uneven.ddp_timings import time_ddp
     from heterog.uneven.gradient_weights import weighted_gradients
     from heterog.uneven.measured_shares import auto_shares
     from heterog.uneven.sampler import UnevenBatchSampler
@@ -83,6 +84,7 @@ __all__ = [
     "plan",
     "shares",
     "simulate",
+    "time_ddp",
     "uneven_trainer",
     "verify",
     "weighted_gradients",
@@ -107,6 +109,7 @@ _MODULES = {
     "run.own_samples": ("ShareSampler",),
     "run.runner": ("Runner",),
     "run.step_reports": ("StepCurves", "StepLines"),
+    "uneven.ddp_timings": ("time_ddp",),
     "uneven.gradient_weights": ("weighted_gradients",),
     "uneven.measured_shares": ("auto_shares",),
     "uneven.sampler": ("UnevenBatchSampler",),

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from heterog.base.errors import HeterogError
+from heterog.base.version import native_packages
 
 # As Python names it in stack frames: links are not followed.
 PACKAGE = Path(os.path.abspath(__file__)).parent.parent
@@ -20,6 +21,14 @@ def shipped(path: Path) -> Path:
         if (folder / named).is_file():
             return folder / named
     return path
+
+
+def shipped_graph(path: Path) -> Path:
+    """One of the zoo, by its path or its name, where no such file is here."""
+    if path.is_absolute() or path.exists():
+        return path
+    named = Path("models", f"{path}.json.gz") if len(path.parts) == 1 else path
+    return next((folder / named for folder in (*_HOMES, *native_packages()) if (folder / named).is_file()), path)
 
 
 def nearest(path: Path, name: str) -> Path | None:

@@ -38,8 +38,8 @@ class Training:
     together: bool = False  # ranks meet in every pass
 
 
-def write_kept(path: FilePath, found: Found, training: Training) -> None:
-    """Raises RunFailed where the system refuses it."""
+def write_kept(path: FilePath, found: Found, training: Training, update: bool = False) -> None:
+    """`update`: whether the steps had the optimizer's in them. Raises RunFailed where the system refuses it."""
     ranks = [
         {
             "device": device, "samples": samples, "even_samples": even, "micro": time.micro,
@@ -52,7 +52,7 @@ def write_kept(path: FilePath, found: Found, training: Training) -> None:
     fields = {
         "format": FORMAT, "version": VERSION,
         "batch": training.batch, "accumulate": training.accumulate, "together": training.together,
-        "gradient_bytes": training.gradient_bytes,
+        "gradient_bytes": training.gradient_bytes, "update": update,
         "even_seconds": found.even_seconds, "step_seconds": found.seconds,
         "predicted_seconds": found.predicted_seconds,
         "all_reduce_seconds": found.all_reduce_seconds, "ranks": ranks,

@@ -12,12 +12,12 @@ import torch.distributed as dist
 from torch import nn
 
 from heterog.base.data_parallel import any_sharded, group_of, wrapped_models
-from heterog.base.errors import HeterogError
 from heterog.base.given import FilePath
 from heterog.base.untouched import untouched
 from heterog.uneven import step_times
 from heterog.uneven.accumulated import counted_by_lightning
 from heterog.uneven.balance import Balance
+from heterog.uneven.between_ranks import from_all, from_first
 from heterog.uneven.deals import Deal, best_micro
 from heterog.uneven.drawn_batches import DrawnBatches
 from heterog.uneven.fair_shares import StepTime, fair_shares, fit_line, slowest
@@ -190,7 +190,7 @@ def share_out(
         if even:
             check_even(sampler, limits)
         else:
-            planned = _from_first(lambda: read_planned(shares, sampler, limits), group)
+            planned = from_first(lambda: read_planned(shares, sampler, limits), group)
             if planned is None:
                 found = _kept_or_measured(trial, sampler, most, rounds, limits, shares, say)
     for weights in loader.models:
@@ -219,14 +219,14 @@ def share_out(
     if rebalance is not None and not sampler.together:  # those wait for each other all the time
         loader.balance = Balance(
             loader, sampler.least_of_step, bound=rebalance, every=check_every,
-            lead=max(_from_all(loader.asked_ahead, group)), say=say,
+            lead=max(from_all(loader.asked_ahead, group)), say=say,
         )  # fmt: skip
 
 
 def _limits(trial: Trial, sampler: LikeSampler, most: int | None) -> list[int]:
     """Samples of a pass of each rank at most, by what is known before anything ran."""
     bound = min(max(LEAST_SAMPLES, sampler.batch) if most is None else most, sampler.length)
-    return _from_all(max(least_samples(trial.ddp), bound), trial.group)
+    return from_all(max(least_samples(trial.ddp), bound), trial.group)
 
 
 def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Verdict:
@@ -244,7 +244,7 @@ def _verdict(trial: Trial, sampler: LikeSampler, limits: list[int], count) -> Ve
         own = Verdict(None, why=f"a rank has memory for {samples} samples, not for {LEAST_SAMPLES}")
     else:
         own = probe(trial, samples, count)
-    return agreed(own, _from_all(own.without_functions(), trial.group))
+    return agreed(own, from_all(own.without_functions(), trial.group))
 
 
 def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, path, say) -> Found:
@@ -253,15 +253,15 @@ def _kept_or_measured(trial: Trial, sampler: LikeSampler, most, rounds, limits, 
         return _measured(trial, sampler, most, rounds, limits, say)
     training = Training(
         sampler.batch, sampler.parts, gradient_bytes(trial.ddp),
-        tuple(_from_all(device_name(trial.device), trial.group)), sampler.least_of_step,
+        tuple(from_all(device_name(trial.device), trial.group)), sampler.least_of_step,
         sampler.together,
     )  # fmt: skip
-    found = _from_first(lambda: read_kept(path, training), trial.group)
+    found = from_first(lambda: read_kept(path, training), trial.group)
     if found is not None:
         say(f"heterog: the figures that follow were measured before: {os.fspath(path)}")
         return found
     found = _measured(trial, sampler, most, rounds, limits, say)
-    _from_first(lambda: write_kept(path, found, training), trial.group)
+    from_first(lambda: write_kept(path, found, training, trial.updates), trial.group)
     return found
 
 
@@ -297,10 +297,10 @@ def _measured(
         )
         for deal, seconds in zip(deals, whole, strict=True):
             seen.setdefault(deal, []).extend(seconds)
-        times = _from_all(_step_time(points, sizes, trial, most, micro, passes), group)
+        times = from_all(_step_time(points, sizes, trial, most, micro, passes), group)
         in_step = sampler.least_of_step
         best = Deal.of_shares(
-            _from_first(lambda: fair_shares(times, sampler.batch, in_step), group), times
+            from_first(lambda: fair_shares(times, sampler.batch, in_step), group), times
         )
         if deals:
             even, taken = deals[0], deals[-1]
@@ -326,7 +326,7 @@ def _measured(
     found = Found(
         samples_per_rank=list(taken.shares),
         even=list(even.shares),
-        devices=_from_all(device_name(trial.device), group),
+        devices=from_all(device_name(trial.device), group),
         times=taken.times(times),
         even_micro=micro,
         together=sampler.together,
@@ -335,13 +335,13 @@ def _measured(
         predicted_seconds=predicted,
         spread=None if agree else middle_half(at_taken),
         all_reduce_bytes=nbytes,
-        all_reduce_seconds=max(_from_all(all_reduce, group)),
+        all_reduce_seconds=max(from_all(all_reduce, group)),
     )
     # Whoever accumulates batches of so few samples has more to share out than was tried. Without a
     # rank of a sharded model, the others would hold more of it.
     if not coarse(sampler) and not sampler.together:
         found = dataclasses.replace(found, leave_out=_better_left_out(found, trial, rounds))
-    return _from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
+    return from_first(lambda: found if found.speed_up >= 1 else found.kept_even(), group)
 
 
 def _may_take(attempt: int, even: int, points: dict[int, float]) -> float:
@@ -376,14 +376,14 @@ def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int,
     """Ranks without which steps would be faster, the all-reduce of the others measured. None where
     predictions turned out wrong: that is another one."""
     group = trial.group
-    hosts = _from_all(socket.gethostname(), group)
+    hosts = from_all(socket.gethostname(), group)
     if len(hosts) < 2 or dist.get_world_size() != len(hosts):
         return {}  # groups of some of the ranks can only be made where all processes take part
     gains = {}
     for ranks in candidates(hosts):
         # At best, nothing of the all-reduce is left to wait for.
         at_best = left_out(found, 0.0, ranks).gain
-        if not _from_first(lambda: at_best > WORTH and not found.spread, group):
+        if not from_first(lambda: at_best > WORTH and not found.spread, group):
             continue
         rest = [rank for rank in range(len(hosts)) if rank not in ranks]
         others = dist.new_group(rest)
@@ -391,29 +391,9 @@ def _better_left_out(found: Found, trial: Trial, rounds: int) -> dict[tuple[int,
         if dist.get_rank() in rest:
             seconds = all_reduce_seconds(found.all_reduce_bytes, rounds, trial.device, others)
             dist.destroy_process_group(others)
-        gains[ranks] = left_out(found, max(_from_all(seconds, group)), ranks)
+        gains[ranks] = left_out(found, max(from_all(seconds, group)), ranks)
     best = max(gains, key=lambda ranks: gains[ranks].gain, default=None)
     return {best: gains[best]} if best is not None and gains[best].gain > WORTH else {}
-
-
-def _from_all(value, group) -> list:
-    values = [None] * dist.get_world_size(group)
-    dist.all_gather_object(values, value, group=group)
-    return values
-
-
-def _from_first(decide: Callable, group):
-    """What the first rank decides, or why it cannot, on all ranks."""
-    decided = [None]
-    if dist.get_rank(group) == 0:
-        try:
-            decided = [decide()]
-        except (ValueError, HeterogError) as error:
-            decided = [error]
-    dist.broadcast_object_list(decided, dist.get_global_rank(group, 0), group)
-    if isinstance(decided[0], Exception):
-        raise decided[0]
-    return decided[0]
 
 
 def _nothing(_line: str) -> None:

@@ -150,15 +150,17 @@ def _fits(run: Callable[[int], None], size: int) -> bool:
 
 def all_reduce_seconds(nbytes: int, rounds: int, device: torch.device, group) -> float:
     """Seconds of an all-reduce of that many bytes, bucket by bucket, on this rank."""
-    bucket = torch.zeros(min(nbytes, BUCKET) // 4 + 1, device=device)
-    pieces = -(-nbytes // BUCKET)
+    bucket = torch.zeros(-(-min(nbytes, BUCKET) // 4), device=device)
+    pieces = [bucket] * (nbytes // BUCKET)
+    if rest := nbytes % BUCKET:
+        pieces.append(bucket[: -(-rest // 4)])
     found = []
     for _ in range(rounds + 1):
         dist.barrier(group)
         _wait_for(device)
         start = clock()
-        for _ in range(pieces):
-            dist.all_reduce(bucket, group=group)
+        for piece in pieces:
+            dist.all_reduce(piece, group=group)
         _wait_for(device)
         found.append(clock() - start)
     return typical(found[1:])

@@ -33,6 +33,7 @@ class Trial:
         self._order = torch.randperm(loader.sampler.length, generator=generator).tolist()
         self._batches: dict[int, object] = {}
         self._by_itself: bool | None = None  # step_fn runs the backward pass
+        self.updates = False  # step_fn runs the optimizer, too
         self.peaks: dict[int, int] = {}  # bytes of the GPU, by samples
 
     def load(self, sizes: Sequence[int]) -> None:
@@ -100,7 +101,7 @@ class Trial:
                 "step_fn: its ZeroRedundancyOptimizer sends parameters to the other ranks in each update, "
                 "so that no rank can be timed by itself: return the loss, and leave the update out"
             )
-        self._by_itself = bool(seen)
+        self._by_itself, self.updates = bool(seen), bool(updates)
         if updates and self._loader.sampler.parts > 1:
             raise ValueError(
                 "step_fn: it updates parameters, but with accumulate= it is called with each "
