@@ -15,7 +15,8 @@ _VERSION = Path(__file__).resolve().parent / "heterog/base/version.py"
 # Of the packages that torch for CUDA brings along; a build for CUDA calls them itself.
 _NVIDIA = ("nvidia/nccl/lib", "nvidia/cu13/lib")
 # The verbs in Python, which the program starts (src/cli/python_verbs.cc); they run without it, too.
-_VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile"}
+_VERBS = {"discover": "heterog.discover", "export": "heterog.export", "import-profile": "heterog.import_profile",
+          "import-timings": "heterog.import_timings"}  # fmt: skip
 
 # The verbs that the planner alone has not (src/cli/torch/without_torch.cc).
 _WITH_TORCH = ("train", "finetune", "profile", "verify", "run", "tune")

@@ -168,6 +168,12 @@ def measured_shares(file: Path) -> int:
     return answered(lambda: read_kept(file, Training(16, 1, 64, ("cpu", "cpu"), 1)))
 
 
+def timings(file: Path) -> int:
+    from heterog.profiles.timings import read_timings
+
+    return answered(lambda: read_timings(file))
+
+
 def ranks(file: Path) -> int:
     """What the ranks of a job say of their machines, one of them damaged."""
     from heterog.discover import hosts
@@ -278,6 +284,10 @@ def make_base(base: Path) -> None:
         "gradient_bytes": 64,
         "even_seconds": 2.5, "step_seconds": 1.7, "predicted_seconds": 1.7, "all_reduce_seconds": 0.1,
         "ranks": ranks_of}))  # fmt: skip
+    (base / "timings.json").write_text(json.dumps({
+        "format": "heterog-ddp-timings", "version": 1, "gradient_bytes": 64, "all_reduce_seconds": 0.1, "update": True,
+        "step_seconds": 0.5,
+        "ranks": [{"device": "T4", "passes": [{"samples": 8, "seconds": 0.2}, {"samples": 4, "seconds": 0.1}]}] * 2}))
     cases = [{"case": f"m{i}", "mean_step_seconds": 0.2, "best_step_seconds": 0.1, "taught_step_seconds": 0.11,
               "baseline_step_seconds": 0.15} for i in range(2)]  # fmt: skip
     (base / "train.log").write_text("".join(
@@ -355,6 +365,7 @@ def kinds(base: Path) -> list[Kind]:
              outputs=("out.json", "profile.json")),
         Kind("shares", [base / "shares.json"], damage_of_json, shares),
         Kind("measured shares", [base / "measured.json"], damage_of_json, measured_shares),
+        Kind("timings", [base / "timings.json", base / "measured.json"], damage_of_json, timings),
         Kind("train.log", [base / "train.log"], damage_of_log, curves),
         Kind("graph", [base / "graph/graph.json.gz"], damage_of_gzip, constants, "graph/graph.json.gz", base / "graph"),
         Kind("constants", [base / "graph/graph.constants.safetensors"], damage_tensors, constants,

@@ -19,11 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<PythonVerb, 3> kVerbs = {
+constexpr std::array<PythonVerb, 4> kVerbs = {
     {{"discover", "heterog.discover", "Describes machines in a cluster file, by looking at them"},
      {"export", "heterog.export", "Writes the training step of a PyTorch model as a graph"},
      {"import-profile", "heterog.import_profile",
-      "Writes a profile of another planner as a graph and its costs"}}};
+      "Writes a profile of another planner as a graph and its costs"},
+     {"import-timings", "heterog.import_timings",
+      "Writes costs and links by what a script of plain PyTorch DDP took"}}};
 
 fs::path own_path() {
   std::error_code error;

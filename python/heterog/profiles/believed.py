@@ -38,7 +38,8 @@ class OpTimes:
     """Seconds of one device on so many samples."""
 
     of_op: dict[str, float]  # forward and backward
-    update: float  # of all parameters
+    update: float = 0.0  # of all parameters,
+    calls: int = 0  # in so many calls
 
 
 def make_problem(graph: str, cluster: str, batch: int, folder: Path) -> Problem:
@@ -53,11 +54,12 @@ def make_problem(graph: str, cluster: str, batch: int, folder: Path) -> Problem:
 def op_times(problem: Problem, device: str, samples: int) -> OpTimes:
     """Of a step on that device alone."""
     _, events = _simulated(problem, {device: samples})
-    found = OpTimes({}, 0.0)
+    found = OpTimes({})
     for event in events:
         seconds = 1e-6 * event["dur"]
         if event["cat"] == "update":
             found.update += seconds
+            found.calls += 1
         else:
             found.of_op[event["name"]] = max(seconds, _LITTLE)
     return found

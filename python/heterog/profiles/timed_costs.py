@@ -16,7 +16,8 @@ import torch
 
 from heterog.base.errors import InputError
 from heterog.base.files import make_folder, replace_file
-from heterog.base.values import shown
+from heterog.base.own_files import shipped
+from heterog.base.values import as_number, shown
 from heterog.discover.bases import data_bases
 from heterog.discover.cards import device_type
 from heterog.profiles.believed import AllReduce, OpTimes, Problem, make_problem, op_times, step_seconds
@@ -163,9 +164,10 @@ def _between(points: dict[int, float], at: int) -> float:
 def _profile(timings: Timings, problem: Problem, kind: str, ratios: dict[int, float], times) -> str:
     """docs/formats.md: `heterog-profile`."""
     seconds: dict[str, dict[int, float]] = {}
+    launch = _launch_seconds(problem.cluster, kind)
     for samples, ratio in ratios.items():
-        for op, one in _all_ops(problem.contents, times[kind, samples]).items():
-            seconds.setdefault(op, {})[samples] = one * ratio
+        for op, one in _all_ops(problem.contents, times[kind, samples], ratio, launch).items():
+            seconds.setdefault(op, {})[samples] = one
     operators = []
     for op, sizes in seconds.items():
         measured = [{"samples": samples, "seconds": one, "spread_seconds": 0.0, "residual_seconds": 0.0}
@@ -180,13 +182,22 @@ def _profile(timings: Timings, problem: Problem, kind: str, ratios: dict[int, fl
     return f'{json.dumps(head)[:-1]},\n"operators": [\n {lines}\n]}}\n'
 
 
-def _all_ops(graph: dict, believed: OpTimes) -> dict[str, float]:
-    """Seconds of every operator. The program updates many parameters at once: their updates share that by
-    the size of what they make."""
-    numbers: dict[str, int] = {}
-    for op in graph["ops"]:
-        if op["phase"] == "update" and op["name"] not in believed.of_op:
-            made = [graph["tensors"][output]["shape"] for output in op["outputs"] if output is not None]
-            numbers[op["name"]] = 1 + sum(math.prod(one for one in shape if isinstance(one, int)) for shape in made)
-    total = sum(numbers.values())
-    return believed.of_op | {op: max(believed.update * one / total, _LITTLE) for op, one in numbers.items()}
+def _all_ops(graph: dict, believed: OpTimes, ratio: float, launch: float) -> dict[str, float]:
+    """Seconds of every operator, `ratio` times what was believed. Of updates their sum is known: they share
+    it by the size of what they make. Where a call updates many parameters, planning counts one launch for
+    it (src/compiler/emit/updates.cc)."""
+    found = {op: ratio * seconds for op, seconds in believed.of_op.items()}
+    updates = [op for op in graph["ops"] if op["phase"] == "update" and op["name"] not in found]
+    made = [[graph["tensors"][output]["shape"] for output in op["outputs"] if output is not None] for op in updates]
+    sizes = [1 + sum(math.prod(one for one in shape if isinstance(one, int)) for shape in shapes) for shapes in made]
+    by_lists = any("._fused_" in op["op"] for op in updates)
+    launch = launch if by_lists else 0.0
+    rest = max(0.0, ratio * believed.update - launch * believed.calls)
+    for op, size in zip(updates, sizes, strict=True):
+        found[op["name"]] = max(launch + rest * size / sum(sizes), _LITTLE)
+    return found
+
+
+def _launch_seconds(cluster: str, kind: str) -> float:
+    entry = data_bases(shipped(Path(cluster))).devices.get(kind.partition(":")[0], {})
+    return as_number(entry.get("launch_seconds", 0), f"{kind}: launch_seconds", 0.0)

@@ -11,7 +11,7 @@ _TIED = 0.999  # of what the slowest link is held: so are others that are as slo
 _ENOUGH = 1e-6  # off what was measured
 _TRIALS = 30
 _LATENCIES = 2  # an all-reduce of less than so many times what is no link's says nothing of bandwidths
-_ANY = 1e4  # times the bandwidth: what is left is no link's
+_ANY = 1e5  # times the bandwidth: what is left is no link's
 
 
 @dataclass
@@ -42,7 +42,7 @@ def fit_links(measured: float, reduce: AllReduce, folder: Path) -> Links:
                 continue
             found.times[name] = factor if as_slow else held * factor / slowest
             found.bandwidth[name] = believed.bandwidth[name] * found.times[name]
-        file = folder / "links.json"
+        file = folder / "tried.profile.json"  # links.json beside a cluster file would be a data base
         file.write_text(links_text(found, "all-reduce"), encoding="utf-8")
         found.after = reduce.taken([file]).seconds
         return found

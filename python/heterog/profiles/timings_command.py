@@ -47,9 +47,8 @@ def _lines(found: Imported) -> list[str]:
         ],
     )  # fmt: skip
     for kind, ratios in found.ratios.items():
-        low, high = min(ratios.values()), max(ratios.values())
-        ratio = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}, by the samples"
-        lines.append(f"{kind}: all operators take {ratio} × what was believed")
+        sizes = ", ".join(f"{ratio:.2f} × at {samples} samples" for samples, ratio in ratios.items())
+        lines.append(f"{kind}: every operator takes what was believed {sizes}")
     if found.links is not None:
         lines.append(_of_links(found.links))
     for step in found.steps:

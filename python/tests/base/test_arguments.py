@@ -8,7 +8,7 @@ from heterog.base.errors import RunFailed
 from heterog.base.files import make_folder, replace_file
 from heterog.discover import command
 from heterog.export import command as export
-from heterog.profiles import command as import_profile
+from heterog.profiles import command as import_profile, timings_command
 
 
 def models(cluster: dict) -> list[tuple[str, int]]:
@@ -42,6 +42,7 @@ def test_hosts_of_both_options_are_asked(monkeypatch, tmp_path):
         (export.main, ["a.py:f", "--out", "a.json.gz", "--out", "b.json.gz"]),
         (import_profile.main, ["g", "--batch", "1", "--batch", "2", "--format", "pipedream", "--device", "T4",
                                "--out", "g", "--profile", "p"]),
+        (timings_command.main, ["t.json", "--graph", "g", "--cluster", "c", "--out", "a", "--out", "b"]),
         (training_curves.main, ["--page", "a.html", "--page", "b.html", "train.log"]),
     ],
 )  # fmt: skip
