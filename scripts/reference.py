@@ -31,7 +31,8 @@ EXIT_CODES = """
 # In the order of the page; what is in none of them goes into the last.
 PARTS = {
     "Shares": ["auto_shares", "uneven_trainer", "UnevenBatchSampler", "weighted_gradients"],
-    "Planning": ["plan", "simulate", "explain", "compare", "shares", "verify"],
+    "Planning": ["plan", "simulate", "explain", "compare", "shares", "verify",
+                 "time_ddp"],
     "Training by a plan": ["get_runner", "Runner", "RunnerConfig", "ShareSampler", "StepLines",
                            "StepCurves", "load_checkpoint", "Checkpoint", "pipeline_stage",
                            "PipelineStage"],

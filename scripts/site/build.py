@@ -20,7 +20,7 @@ STAGE = ROOT / "build" / "site-pages"
 CONTENTS = {
     "Begin": ["installing", "tutorial", "paths", "words", "comparison"],
     "Change a script": ["auto_shares", "shares"],
-    "Plan": ["lora", "exporting", "discover", "clusters", "planning_from_python", "pipelines", "replanning", "tuning", "compression", "planners", "autosync", "profiling"],
+    "Plan": ["lora", "exporting", "discover", "clusters", "planning_from_python", "pipelines", "replanning", "tuning", "timings", "compression", "planners", "autosync", "profiling"],
     "Understand a plan": ["explain", "verifying"],
     "Train by a plan": ["client", "running", "gpu", "engines"],
     "Look up": ["reference_command", "reference_python", "formats", "limits", "troubleshooting"],
