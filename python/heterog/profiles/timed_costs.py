@@ -51,7 +51,7 @@ class TimedStep:
 class Imported:
     """What `import_timings` found and wrote."""
 
-    cluster: str  # its name
+    batch: int  # of a step of the script, over all ranks
     passes: list[Pass]
     ratios: dict[str, dict[int, float]]  # measured over believed of each type, by samples
     links: Links | None  # of one device: None
@@ -86,7 +86,7 @@ def import_timings(source, graph, cluster, out) -> Imported:
             shares = dict(zip(problem.devices, step.samples, strict=True))
             before, after = step_seconds(problem, shares), step_seconds(problem, shares, files)
             steps.append(TimedStep(step.samples, step.seconds, before, after))
-    return Imported(problem.plan["cluster"]["name"], passes, ratios, links, steps, timings.update, files)
+    return Imported(sum(timings.samples), passes, ratios, links, steps, timings.update, files)
 
 
 def _check_gradients(timings: Timings, problem: Problem) -> None:

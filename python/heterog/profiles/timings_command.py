@@ -30,10 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
         return error.code
     for line in _lines(found):
         print(line)
-    batch = f" --batch {sum(found.steps[0].samples)}" if found.steps else ""
     profiles = " ".join(f"--profile {shlex.quote(str(file))}" for file in found.files)
     print(f"written. Next:\n  heterog plan --graph {shlex.quote(options.graph)} --cluster "
-          f"{shlex.quote(options.cluster)}{batch} {profiles} --out plan.json")  # fmt: skip
+          f"{shlex.quote(options.cluster)} --batch {found.batch} {profiles} --out plan.json")  # fmt: skip
     return 0
 
 

@@ -133,7 +133,7 @@ def test_latencies_say_nothing_of_bandwidths(made, tmp_path, capsys):
 
 
 def test_a_step_is_predicted_by_what_was_measured(made, tmp_path, capsys):
-    timings, cluster, problem = made([10.0, 20.0], step_seconds=0.1)
+    timings, cluster, problem = made([10.0, 20.0], (32, 8), step_seconds=0.1)
     arguments = [timings, "--graph", GRAPH, "--cluster", cluster, "--out", str(tmp_path / "costs")]
     assert timings_command.main(arguments) == 0
     said = capsys.readouterr().out
@@ -143,10 +143,12 @@ def test_a_step_is_predicted_by_what_was_measured(made, tmp_path, capsys):
     assert after > 2 * before
     predicted = f"predicted {1e3 * before:.1f} ms before, {1e3 * after:.1f} ms now"
     assert f"a step of 32 32 samples: 100.0 ms measured; {predicted}" in said
-    assert "CPU-slow: every operator takes what was believed 20.00 × at 32 samples" in said
+    assert "CPU-slow: every operator takes what was believed 20.00 × at 8 samples, 20.00 × at 32 samples" in said
     # What it says to do next does it.
     command = said.splitlines()[-1].split()
+    assert command[:2] == ["heterog", "plan"]
     run_program([*command[1:-1], str(tmp_path / "plan.json")])
+    assert json.loads((tmp_path / "plan.json").read_text())["batch"] == 64
 
 
 @pytest.mark.parametrize("accumulate", [1, 4])
