@@ -1,1 +1,1 @@
-"""Profiles that other planners were given, as graphs with costs."""
+"""Profiles of other planners, as graphs with costs; timings of plain scripts, as costs of a graph."""
