@@ -44,7 +44,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     # So it is of learning: its interface and settings are below its parts, training is above.
     settings = " learn/api.h learn/config.h"
     may["learn/drawing"] = "base graph cluster cost decide space" settings
-    may["learn/formula"] = may["learn/drawing"] " search/pipeline"
+    may["learn/formula"] = may["learn/drawing"] " search/pipeline search/starts"
     may["learn/network"] = may["learn/drawing"] " tensors learn/formula"
     may["learn/problems"] = may["learn/drawing"]
     may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/formula learn/network learn/problems"

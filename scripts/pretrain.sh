@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes models/policies/zoo-small.ckpt again: pretraining with configs/train/zoo.json, in about a
-# quarter of an hour on two cores. Goes on where an interrupted run stopped. The same config gives
+# Makes models/policies/zoo-small.ckpt again: pretraining with configs/train/zoo.json, in about
+# half an hour on two cores. Goes on where an interrupted run stopped. The same config gives
 # the same file. Arguments are passed on to `heterog train`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

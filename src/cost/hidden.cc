@@ -45,7 +45,11 @@ std::unique_ptr<const Problem> hidden_problem(const Problem& believed, const Hid
   for (LinkId link : id_range<LinkId>(cluster.link_count())) {
     Hasher key;
     key.add("link");
-    key.add(cluster.link(link).name);
+    if (hidden.links_by_kind) {
+      key.add(std::bit_cast<std::uint64_t>(cluster.link(link).bytes_per_second));
+    } else {
+      key.add(cluster.link(link).name);
+    }
     links.push_back(std::exp(hidden.spread * normal_of(hidden.seed, key)));
   }
   auto made = std::make_unique<Problem>(believed);

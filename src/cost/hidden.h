@@ -12,6 +12,8 @@ namespace heterog::cost {
 struct HiddenCosts {
   std::uint64_t seed = 0;
   double spread = 0.2;  // standard deviation of the logarithms of the factors
+  // Links of one bandwidth have one factor, so that machines that are alike stay so.
+  bool links_by_kind = false;
 };
 
 // The same problem, with other times. Ops take exp(spread · z) times as long, half of the variance

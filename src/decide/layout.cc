@@ -171,7 +171,7 @@ class ReaderDevices {
   std::vector<LayoutId> layouts_;                      // kept for its memory
 };
 
-// Different slices make the addends of a tied table's gradient.
+// Different slices make the addends of a tied parameter's gradient.
 bool addends_come_apart(const cost::Problem& problem, const Layout& layout,
                         const graph::TiedSum& sum) {
   const auto reads = problem.folded->reads[sum.op];
@@ -207,13 +207,13 @@ bool travels_in_parts(const cost::Problem& problem, const Layout& layout,
     std::ranges::sort(devices);
     devices.erase(std::ranges::unique(devices).begin(), devices.end());
     if (!std::ranges::equal(devices, holders)) return false;
-    // The sum of a tied table's addends may have to wait until it is updated.
-    for (const graph::TiedSum& sum : problem.folded->tied_sums) {
-      if (sum.op == read.producer && addends_come_apart(problem, layout, sum)) return false;
-    }
     any = true;
   }
-  return any;
+  // The sum of a tied parameter's addends may have to wait until it is updated. It may be a sum of
+  // sums, as of a recurrent weight.
+  return any && std::ranges::none_of(problem.folded->tied_sums, [&](const graph::TiedSum& sum) {
+           return sum.parameter == chain.parameter && addends_come_apart(problem, layout, sum);
+         });
 }
 
 // The rows of several servers, some of which may be hosts.

@@ -20,10 +20,11 @@ namespace heterog::learn {
 
 // One (graph, cluster, batch) that is trained on, as it stands.
 struct CaseProgress {
-  std::string name;                  // "vgg19 192 heterog-8gpu"
-  double mean_step_seconds = 0;      // of this step's samples
-  double best_step_seconds = 0;      // of everything simulated so far; 0: none was feasible
-  double baseline_step_seconds = 0;  // best feasible of EV/CP × PS/AR; 0: none is feasible
+  std::string name;              // "vgg19 192 heterog-8gpu"
+  double mean_step_seconds = 0;  // of this step's samples
+  double best_step_seconds = 0;  // of everything simulated so far; 0: none was feasible
+  // The best feasible of EV/CP × PS/AR, or the formula's plan; 0: none is feasible.
+  double baseline_step_seconds = 0;
 };
 
 struct TrainProgress {

@@ -19,7 +19,7 @@ using tensors::write_tensors;
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";
-constexpr int kVersion = 6;
+constexpr int kVersion = 7;
 constexpr int kUnchecked = 1;  // without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";
@@ -28,6 +28,11 @@ constexpr const char* kSecondMoment = "adam.exp_avg_sq.";
 // Counts and amounts: of two that are in range, the sum is too.
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 constexpr double kLargest = 1e100;  // of rewards, and of their squares
+
+// Whether training does more with the best strategy of a case than to report its step.
+bool imitates(const TrainConfig& config) {
+  return !begins_as_formula(config) || config.elite_weight > 0;
+}
 
 Json evaluation_json(const search::Evaluation& e) {
   return {e.step, e.feasible, e.missing_bytes, e.reward};
@@ -39,13 +44,13 @@ Json actions_json(const Actions& actions) {
   return json;
 }
 
-Json state_json(const CaseState& state, const Case& c) {
-  Json json = {{"name", c.name},
+Json state_json(const CaseState& state, const std::string& name, bool with_actions) {
+  Json json = {{"name", name},
                {"average", {state.average.updates, state.average.mean, state.average.variance}},
                {"baseline", evaluation_json(state.baseline)}};
   if (state.best) {
-    json["best"] = {{"actions", actions_json(state.best->actions)},
-                    {"evaluation", evaluation_json(state.best->evaluation)}};
+    json["best"] = {{"evaluation", evaluation_json(state.best->evaluation)}};
+    if (with_actions) json["best"]["actions"] = actions_json(state.best->actions);
   }
   return json;
 }
@@ -83,17 +88,18 @@ Actions parse_actions(const JsonValue& value, const Case& c) {
   return actions;
 }
 
-CaseState parse_state(const JsonValue& value, const Case& c) {
+CaseState parse_state(const JsonValue& value, Cases& cases, std::size_t i, bool with_actions) {
   JsonObject object(value);
   const std::string name = object.string("name");
-  VALIDATE(name == c.name, "{}: was \"{}\", the config makes it \"{}\"", value.where(),
-           printable(name), c.name);
+  VALIDATE(name == cases.name(i), "{}: was \"{}\", the config makes it \"{}\"", value.where(),
+           printable(name), cases.name(i));
   CaseState state{.average = parse_average(object.required("average")),
                   .baseline = parse_evaluation(object.required("baseline"))};
   if (object.has("best")) {
     JsonObject scored(object.required("best"));
-    state.best = Scored{.actions = parse_actions(scored.required("actions"), c),
-                        .evaluation = parse_evaluation(scored.required("evaluation"))};
+    state.best =
+        Scored{.actions = {}, .evaluation = parse_evaluation(scored.required("evaluation"))};
+    if (with_actions) state.best->actions = parse_actions(scored.required("actions"), cases[i]);
     scored.finish();
   }
   object.finish();
@@ -213,7 +219,7 @@ void read_optimizer(const TensorFile& file, const JsonValue& steps, Learner& lea
   object.finish();
 }
 
-void read_progress(const TensorFile& file, std::span<const Case> cases, Learner& learner,
+void read_progress(const TensorFile& file, Cases& cases, Learner& learner,
                    const std::string& path) {
   const std::string source = path + ": progress";
   const Json json = parse_json(text(file, "progress", path), source);
@@ -225,7 +231,7 @@ void read_progress(const TensorFile& file, std::span<const Case> cases, Learner&
   VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
            states.size(), cases.size());
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    learner.states.push_back(parse_state(states[i], cases[i]));
+    learner.states.push_back(parse_state(states[i], cases, i, imitates(learner.config)));
   }
   progress.finish();
 }
@@ -248,11 +254,11 @@ LoadedPolicy load_policy(const std::string& path) {
 
 namespace {
 
-TensorFile learner_file(Learner& learner, std::span<const Case> cases) {
+TensorFile learner_file(Learner& learner, const Cases& cases) {
   TensorFile file = head_and_network(learner.config, learner.network);
   Json states = Json::array();
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    states.push_back(state_json(learner.states[i], cases[i]));
+    states.push_back(state_json(learner.states[i], cases.name(i), imitates(learner.config)));
   }
   file.metadata["progress"] = Json{{"step", learner.step},
                                    {"evaluations", learner.evaluations},
@@ -262,7 +268,7 @@ TensorFile learner_file(Learner& learner, std::span<const Case> cases) {
   return file;
 }
 
-Learner read_learner(const TensorFile& file, const TrainConfig& config, std::span<const Case> cases,
+Learner read_learner(const TensorFile& file, const TrainConfig& config, Cases& cases,
                      const std::string& path) {
   VALIDATE(read_head(file, path) == config,
            "{}: config: the run was started with other settings; resume with the config.json "
@@ -276,21 +282,20 @@ Learner read_learner(const TensorFile& file, const TrainConfig& config, std::spa
 
 }  // namespace
 
-void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path) {
+void save_learner(Learner& learner, const Cases& cases, const std::string& path) {
   write_tensors(path, learner_file(learner, cases));
 }
 
-std::string pack_learner(Learner& learner, std::span<const Case> cases) {
+std::string pack_learner(Learner& learner, const Cases& cases) {
   return tensors::pack_tensors(learner_file(learner, cases));
 }
 
-Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
-                     const std::string& path) {
+Learner load_learner(const TrainConfig& config, Cases& cases, const std::string& path) {
   return read_learner(read_tensors(path), config, cases, path);
 }
 
-Learner unpack_learner(const TrainConfig& config, std::span<const Case> cases,
-                       const std::string& bytes, const std::string& source) {
+Learner unpack_learner(const TrainConfig& config, Cases& cases, const std::string& bytes,
+                       const std::string& source) {
   return read_learner(tensors::unpack_tensors(bytes, source), config, cases, source);
 }
 

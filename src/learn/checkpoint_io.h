@@ -21,15 +21,14 @@ LoadedPolicy load_policy(const std::string& path);
 
 // All of a Learner (not const: LibTorch's optimizer has no const view of its state); `cases` gives
 // the names that tie states to cases.
-void save_learner(Learner& learner, std::span<const Case> cases, const std::string& path);
+void save_learner(Learner& learner, const Cases& cases, const std::string& path);
 // Throws as load_policy, and if config or cases are not those of the file.
-Learner load_learner(const TrainConfig& config, std::span<const Case> cases,
-                     const std::string& path);
+Learner load_learner(const TrainConfig& config, Cases& cases, const std::string& path);
 
 // The same as the bytes of such a file, for the other ranks of a team; `source` names them in
 // messages.
-std::string pack_learner(Learner& learner, std::span<const Case> cases);
-Learner unpack_learner(const TrainConfig& config, std::span<const Case> cases,
-                       const std::string& bytes, const std::string& source);
+std::string pack_learner(Learner& learner, const Cases& cases);
+Learner unpack_learner(const TrainConfig& config, Cases& cases, const std::string& bytes,
+                       const std::string& source);
 
 }  // namespace heterog::learn

@@ -25,6 +25,9 @@ struct TrainConfig {
   std::vector<std::string> clusters;
   std::int64_t random_cases = 0;
   std::int64_t random_devices = 64;  // of the largest random cluster
+  // Standard deviation of the logarithms of the factors by which costs of operators and bandwidths
+  // of random cases differ from what the tables say.
+  double random_costs = 0;
   // Models that are left out, by what their graphs are called: to see what a policy makes of models
   // that it has never seen, with the other cases as they were.
   std::vector<std::string> leave_out;

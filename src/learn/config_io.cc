@@ -27,6 +27,7 @@ template <class Config, class Visitor>
 void visit_fields(Config& c, Visitor&& visit) {
   visit("random_cases", c.random_cases, 0, 100000);
   visit("random_devices", c.random_devices, 2, static_cast<std::int64_t>(cluster::kMaxDevices));
+  visit("random_costs", c.random_costs, 0.0, 2.0);
   visit("seed", c.seed, 0, std::numeric_limits<std::int64_t>::max());
   visit("steps", c.steps, 1, kMaxSteps);
   visit("cases_per_step", c.cases_per_step, 1, 1000);

@@ -1,7 +1,7 @@
 // The learned planner: proposes, simulates, and keeps improving while there is budget.
 #include <algorithm>
 #include <array>
-#include <set>
+#include <cmath>
 #include <span>
 #include <utility>
 #include <vector>
@@ -70,26 +70,21 @@ class PolicyPlanner final : public search::Planner {
   }
 
  private:
-  // Behind the first ones, pipelines in numbers of micro-batches that were not there yet, then
-  // other pipelines.
-  static void pipelines_first(std::vector<decide::Strategy>& proposed, std::size_t first) {
-    std::set<std::int64_t> seen = {1};
-    for (std::size_t i = 0; i < first; ++i) seen.insert(proposed[i].micro_batches);
-    std::array<std::vector<decide::Strategy>, 3> kinds;
-    for (std::size_t i = first; i < proposed.size(); ++i) {
-      const std::int64_t parts = proposed[i].micro_batches;
-      const std::size_t kind = parts == 1 ? 2 : seen.insert(parts).second ? 0 : 1;
-      kinds[kind].push_back(std::move(proposed[i]));
-    }
-    std::size_t at = first;
-    for (std::vector<decide::Strategy>& kind : kinds) {
-      for (decide::Strategy& one : kind) proposed[at++] = std::move(one);
-    }
+  // A pipeline in other numbers of micro-batches, the nearest first.
+  static std::vector<decide::Strategy> nearest_parts(const cost::Problem& problem,
+                                                     const decide::Strategy& pipeline) {
+    std::vector<decide::Strategy> others = variants_of(problem, pipeline);
+    std::ranges::stable_sort(others, {}, [&](const decide::Strategy& one) {
+      return std::abs(std::log(static_cast<double>(one.micro_batches) /
+                               static_cast<double>(pipeline.micro_batches)));
+    });
+    return others;
   }
 
-  // Six plans as they are said. Of the best its shares are settled, in at most four more; or it is
-  // a pipeline, whose stages have the shares that make them fast, and further pipelines come first.
-  // What is left of ten are further plans.
+  // Six plans as they are said. Where hardly any of them fits, further ones follow. Else the best
+  // of them is improved in at most four more: its shares are settled; or it is a pipeline, whose
+  // stages have the shares that make them fast, and takes other numbers of micro-batches. What is
+  // left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
     std::vector<decide::Strategy> proposed =
@@ -98,12 +93,20 @@ class PolicyPlanner final : public search::Planner {
         std::min(proposed.size(), static_cast<std::size_t>(kPlansAlone - 2 * kSettlingRounds));
     const auto measured = evaluator.evaluate(std::span(proposed).first(first));
     PlannerResult result{.found_by = "policy"};
+    std::size_t fitting = 0;
     for (std::size_t i = 0; i < first; ++i) {
+      fitting += measured[i].evaluation.feasible ? 1 : 0;
       consider(result, proposed[i], measured[i].evaluation);
     }
-    if (result.strategy.micro_batches > 1) {
-      pipelines_first(proposed, first);
-    } else {
+    std::vector<decide::Strategy> further(proposed.begin() + static_cast<long>(first),
+                                          proposed.end());
+    if (fitting > 1 && result.strategy.micro_batches > 1) {
+      std::vector<decide::Strategy> others = nearest_parts(context.problem(), result.strategy);
+      std::erase_if(others, [&](const decide::Strategy& one) {
+        return std::ranges::count(std::span(proposed).first(first), one) > 0;
+      });
+      further.insert(further.begin(), others.begin(), others.end());
+    } else if (fitting > 1) {
       const space::GroupSummaries groups =
           space::summarize_groups(search::with_units(context.problem(), result.strategy));
       const search::Tried settled =
@@ -112,9 +115,9 @@ class PolicyPlanner final : public search::Planner {
         result.found_by = "policy + shares";
       }
     }
-    for (std::size_t i = first; i < proposed.size() && evaluator.evaluations() < kPlansAlone; ++i) {
-      if (consider(result, proposed[i],
-                   evaluator.evaluate(std::span(proposed).subspan(i, 1))[0].evaluation)) {
+    for (const decide::Strategy& one : further) {
+      if (evaluator.evaluations() >= kPlansAlone) break;
+      if (consider(result, one, evaluator.evaluate(std::span(&one, 1))[0].evaluation)) {
         result.found_by = "policy";
       }
     }

@@ -52,7 +52,7 @@ class RunFolder {
   }
   void log(const TrainProgress& progress) { new_lines_ += log_line(progress); }
   // The log first: a checkpoint never speaks of steps that the log lacks.
-  void save(Learner& learner, std::span<const Case> cases) {
+  void save(Learner& learner, const Cases& cases) {
     append_file(path_ + "/train.log", new_lines_);
     new_lines_.clear();
     save_learner(learner, cases, checkpoint());
@@ -64,12 +64,12 @@ class RunFolder {
 };
 
 // Of the cases that some step has visited.
-TrainSummary summarize(const Learner& learner, std::span<const Case> cases) {
+TrainSummary summarize(const Learner& learner, const Cases& cases) {
   TrainSummary summary{.steps = learner.step, .evaluations = learner.evaluations};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const CaseState& state = learner.states[i];
     if (state.baseline.step == 0) continue;
-    CaseProgress progress{.name = cases[i].name};
+    CaseProgress progress{.name = cases.name(i)};
     if (state.best && state.best->evaluation.feasible) {
       progress.best_step_seconds = to_seconds(state.best->evaluation.step);
     }
@@ -93,17 +93,11 @@ std::uint64_t digest(std::string_view text) {
 }
 
 // Of all that a rank's steps are made from.
-std::uint64_t digest(std::span<const Case> cases) {
+std::uint64_t digest(const Cases& cases) {
   Hasher hasher;
-  for (const Case& c : cases) {
-    hasher.add(c.name);
-    hasher.add(c.problem->graph->hash());
-    hasher.add(c.problem->cluster->hash());
-    hasher.add(static_cast<std::uint64_t>(c.order));
-    const learn::FeatureTensors& seen = c.features;
-    for (const torch::Tensor* features : {&seen.ops, &seen.groups, &seen.devices, &seen.actions}) {
-      hasher.add(bytes_of(*features));
-    }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    hasher.add(cases.name(i));
+    hasher.add(cases.hash(i));
   }
   return hasher.value();
 }
@@ -131,7 +125,7 @@ void expect_same_settings(Team& team, const TrainConfig& config) {
   expect_agreed(team, agreed);
 }
 
-void expect_same_cases(Team& team, std::span<const Case> cases) {
+void expect_same_cases(Team& team, const Cases& cases) {
   if (team.size() == 1) return;
   const Agreed agreed[] = {
       {digest(cases),
@@ -140,7 +134,7 @@ void expect_same_cases(Team& team, std::span<const Case> cases) {
 }
 
 // All that rank 0 knows, on every rank.
-Learner shared_by_first(Team& team, Learner learner, std::span<const Case> cases) {
+Learner shared_by_first(Team& team, Learner learner, Cases& cases) {
   if (team.size() == 1) return learner;
   std::string bytes = team.rank() == 0 ? pack_learner(learner, cases) : "";
   const auto own =
@@ -152,8 +146,8 @@ Learner shared_by_first(Team& team, Learner learner, std::span<const Case> cases
 }
 
 // `folder`: of rank 0, else null.
-Learner first_state(const TrainConfig& config, const TrainOptions& options,
-                    std::span<const Case> cases, RunFolder* folder, Team& team) {
+Learner first_state(const TrainConfig& config, const TrainOptions& options, Cases& cases,
+                    RunFolder* folder, Team& team) {
   Learner learner(config);
   learner.states.resize(cases.size());
   if (folder != nullptr) {
@@ -196,7 +190,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   use_one_network_thread();
   Team& team = options.team != nullptr ? *options.team : alone();
   expect_same_settings(team, config);
-  const std::vector<Case> cases = load_cases(config, options.stopped);
+  Cases cases(config, options.stopped);
   expect_same_cases(team, cases);
   std::optional<RunFolder> folder;  // of rank 0
   if (team.rank() == 0) folder.emplace(options.out_dir);
@@ -237,10 +231,10 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
   config.samples = std::min(config.samples, options.budget.evaluations.value_or(config.samples));
   VALIDATE(config.samples > 0, "finetune: a budget of 0 evaluations; give at least 1");
 
-  std::vector<Case> cases;
   oracle::BatchEvaluator evaluator(oracle);
   const bool formula = begins_as_formula(config);  // its schedules are knobs
-  cases.push_back(
+  Cases cases(
+      config,
       make_case(options.name, regrouped(oracle.problem(), static_cast<int>(config.max_groups)),
                 formula ? decide::OrderPolicy::kRankQueued : find_order(evaluator), config));
   Learner learner(config);

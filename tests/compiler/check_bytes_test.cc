@@ -70,7 +70,7 @@ TEST(CheckBytes, RandomStrategiesMoveWhatTheirFormulasSay) {
   int plans = 0, moving = 0, parts = 0, compressed = 0, frozen = 0;
   for (const char* model :
        {"lenet5-tiny", "vgg19-tiny", "resnet50-tiny", "bert_large24-tiny", "gnmt4-tiny",
-        "xlnet_large24-tiny", "mobilenet_v2-tiny", "llama7b_lora-tiny"}) {
+        "xlnet_large24-tiny", "mobilenet_v2-tiny", "lstm_lm-tiny", "llama7b_lora-tiny"}) {
     for (const char* cluster : {"heterog-8gpu", "celeritas-4gpu", "autosync-b9", "served"}) {
       // Adapters want devices that know bfloat16.
       const bool any = std::string_view(model) != "llama7b_lora-tiny" || cluster[0] == 's';

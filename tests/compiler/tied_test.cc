@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/rng.h"
 #include "compiler/check/check_bytes.h"
 #include "compiler/compile.h"
 #include "decide/layout.h"
@@ -105,6 +106,36 @@ TEST(TiedSums, AreOfPartialSumsForUpdatesAlone) {
   EXPECT_GT(sums("tests/data/lstm.json.gz").size(), 2u);
   EXPECT_TRUE(sums("tests/data/mlp_penalised.json.gz").empty());
   EXPECT_TRUE(sums("models/resnet50-tiny.json.gz").empty());
+}
+
+// The weights of a recurrent layer have sums of sums, one a time step. Where some of their addends
+// are of other slices, all wait for the update, and no rows of them go to several servers.
+TEST(TiedSums, OfSumsAreWholeAtOneServerWhereAddendsComeApart) {
+  const auto problem = decide::toy_problem(graph::read_graph("tests/data/lstm.json.gz"), 2, 8);
+  std::size_t apart = 0, dealt = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    Rng rng(seed);
+    decide::Strategy strategy = decide::random_pieces(*problem, seed, 1);
+    for (decide::UnitDecision& unit : strategy.units) {
+      const double weight = rng.below(3) == 0 ? 3 : 1;
+      unit = {.replicas = {{DeviceId(0), weight}, {DeviceId(1), 1}},
+              .sync = SyncMethod::kParameterServer};
+    }
+    for (TensorId parameter : problem->graph->parameters()) {
+      strategy.sync.push_back({.parameter = parameter,
+                               .method = SyncMethod::kParameterServer,
+                               .servers = {{DeviceId(0), 1}, {DeviceId(1), 2}}});
+    }
+    const auto wrong = check_bytes(*problem, strategy, compile(*problem, strategy));
+    ASSERT_TRUE(wrong.empty()) << seed << ": " << wrong[0];
+    const decide::Layout layout = decide::lay_out(*problem, strategy);
+    apart += layout.sums_at_update.empty() ? 0 : 1;
+    for (TensorId parameter : problem->graph->parameters()) {
+      dealt += layout.home(parameter).partitioned() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(apart, 5u);
+  EXPECT_GT(dealt, 5u);
 }
 
 TEST(TiedSums, MoveWhatTheirFormulasSay) {

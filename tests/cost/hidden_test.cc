@@ -75,6 +75,21 @@ TEST(Hidden, EqualOpsHaveOneFactorATypeWhateverTheirSamples) {
   EXPECT_GT(distinct.size(), known.size() * 9 / 10);
 }
 
+TEST(Hidden, LinksOfOneBandwidthCanHaveOneFactor) {
+  const auto believed = believed_problem();
+  const auto each = hidden_problem(*believed, {.seed = 7});
+  const auto by_kind = hidden_problem(*believed, {.seed = 7, .links_by_kind = true});
+  std::set<double> bandwidths, of_each, of_kinds;
+  for (LinkId link : id_range<LinkId>(believed->cluster->link_count())) {
+    bandwidths.insert(believed->cluster->link(link).bytes_per_second);
+    of_each.insert(each->cluster->link(link).bytes_per_second);
+    of_kinds.insert(by_kind->cluster->link(link).bytes_per_second);
+  }
+  EXPECT_EQ(of_kinds.size(), bandwidths.size());
+  EXPECT_GT(of_each.size(), bandwidths.size());
+  EXPECT_NE(of_kinds, bandwidths);
+}
+
 // Over many seeds: mean 0 and the asked deviation, half of the variance in common to a class.
 TEST(Hidden, FactorsAreLogNormal) {
   const auto believed = believed_problem();

@@ -88,7 +88,7 @@ class CheckpointIo : public testing::Test {
   }
 
   const TrainConfig config_ = small_config();
-  const std::vector<Case> cases_ = load_cases(config_);
+  Cases cases_{config_};
   ThreadPool threads_{1};
   std::filesystem::path folder_;
   std::string train_path_;
@@ -168,11 +168,11 @@ TEST_F(CheckpointIo, OtherVersionsAndFilesWithoutAChecksumAreRefused) {
     }
     return "";
   };
-  EXPECT_EQ(refusal_of("6", true), "");
+  EXPECT_EQ(refusal_of("7", true), "");
   EXPECT_EQ(refusal_of("1", false), "");
-  EXPECT_THAT(refusal_of("6", false), testing::HasSubstr("checksum: is missing"));
-  EXPECT_THAT(refusal_of("5", true),
-              testing::HasSubstr("version: is 5, this program's is 6; train the policy again"));
+  EXPECT_THAT(refusal_of("7", false), testing::HasSubstr("checksum: is missing"));
+  EXPECT_THAT(refusal_of("6", true),
+              testing::HasSubstr("version: is 6, this program's is 7; train the policy again"));
 }
 
 // Bytes and texts changed at random: those with a checksum that holds, and those without one.
@@ -182,7 +182,7 @@ TEST_F(CheckpointIo, DamageIsAnInputError) {
   int accepted = 0;
   for (int round = 0; round < 2000; ++round) {
     TensorFile changed = file;
-    changed.metadata["version"] = round % 2 == 0 ? "6" : "1";
+    changed.metadata["version"] = round % 2 == 0 ? "7" : "1";
     std::string& text = changed.metadata["progress"];
     for (std::uint64_t i = 0, n = rng.below(4); i < n && round % 2 == 0; ++i) {
       const std::size_t at = rng.below(text.size());

@@ -97,9 +97,25 @@ TrainConfig tiny_formula_config(TrainConfig config) {
   config.clusters = {};
   config.random_cases = 5;
   config.random_devices = 6;
+  config.random_costs = 0.3;
   config.actions = "formula";
   config.elite_weight = 0;
   return config;
+}
+
+TEST_F(Training, ARandomCaseIsTheSameEachTimeItIsMade) {
+  TrainConfig config = tiny_formula_config(tiny_config());
+  Cases cases(config);
+  ASSERT_EQ(cases.size(), 5u);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(cases.name(i), cases[i].name);
+    const torch::Tensor before = cases[i].features.actions;
+    cases.keep({});
+    EXPECT_TRUE(torch::equal(before, cases[i].features.actions));
+    config.random_costs = 0;
+    EXPECT_FALSE(torch::equal(before, Cases(config)[i].features.actions));
+    config.random_costs = 0.3;
+  }
 }
 
 TEST_F(Training, OfTheFormulasPolicyGivesTheSameBitsHoweverItRuns) {
@@ -278,12 +294,12 @@ TEST_F(Training, SettingsOfLearningCanBeGivenToFinetuningAndNoOthers) {
 // Learns fast from few strategies: imitation of the best leaves nothing else, but for a floor.
 struct Settled {
   TrainConfig config;
-  std::vector<Case> cases;
+  Cases cases;
   Learner learner;
   double entropy = 0;
 
   Settled(TrainConfig given, double floor)
-      : config(one_case(std::move(given))), cases(load_cases(config)), learner(config) {
+      : config(one_case(std::move(given))), cases(config), learner(config) {
     ThreadPool pool(2);
     learner.states.resize(cases.size());
     const LearningContext context{.cases = cases,

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -179,6 +180,29 @@ DrawnPlan to_plan(const FormulaTerms& terms, const std::vector<space::ActionId>&
     plan.choice[knob] = static_cast<std::uint32_t>(actions[terms.costs.groups + knob].value());
   }
   return plan;
+}
+
+std::vector<DrawnPlan> formula_plans(const FormulaTerms& terms) {
+  // Sums that count unlike parts of the aggregation are not held against each other.
+  std::array<std::optional<std::uint32_t>, 2> fastest;  // a layout of groups, a pipeline
+  for (std::uint32_t layout = 0; layout < kLayouts; ++layout) {
+    const bool pipeline = is_pipeline(mode_of(layout));
+    if (!pipeline && unhidden_of(layout) != kUnhidden[0]) continue;
+    std::optional<std::uint32_t>& best = fastest[pipeline ? 1 : 0];
+    if (std::isfinite(terms.seconds[layout]) &&
+        (!best || terms.seconds[layout] < terms.seconds[*best])) {
+      best = layout;
+    }
+  }
+  std::vector<DrawnPlan> plans;
+  for (const std::optional<std::uint32_t>& layout : fastest) {
+    if (!layout) continue;
+    DrawnPlan plan{.choice = {*layout}, .path = terms.paths[*layout]};
+    const bool again = terms.memory[*layout].once > 0 && terms.memory[*layout].again < 0;
+    plan.choice[static_cast<std::size_t>(Knob::kRecompute)] = again ? 1 : 0;
+    plans.push_back(std::move(plan));
+  }
+  return plans;
 }
 
 std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput& output,

@@ -30,6 +30,10 @@ struct DrawnPlan {
 std::vector<space::ActionId> to_actions(const FormulaTerms& terms, const DrawnPlan& plan);
 DrawnPlan to_plan(const FormulaTerms& terms, const std::vector<space::ActionId>& actions);
 
+// What the formula says by itself: the layout of groups that it finds fastest and the pipeline,
+// each if there is one, with recomputation where the estimate of its memory asks for it.
+std::vector<DrawnPlan> formula_plans(const FormulaTerms& terms);
+
 // S draws from one pass, by forward filtering and backward sampling; draw s depends on (rng, s)
 // alone.
 std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput& output,

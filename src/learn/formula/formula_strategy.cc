@@ -1,10 +1,15 @@
 // A drawn plan as a strategy.
 #include "learn/formula/formula_strategy.h"
 
+#include "search/starts/balanced_servers.h"
+
 namespace heterog::learn {
 namespace {
 
 using decide::SyncMethod;
+
+// More transfers of several servers than these make a step that takes long to simulate.
+constexpr double kMostTransfers = 200'000;
 
 SyncMethod sync_of(LayoutMode mode, const decide::UnitDecision& unit) {
   if (unit.replicas.size() == 1) return SyncMethod::kAllReduce;
@@ -46,6 +51,10 @@ decide::Strategy formula_strategy(const cost::Problem& problem, const space::Act
   }
   strategy.order = kOrderValues[value(Knob::kOrder)];
   if (matters(Knob::kBucket, mode)) strategy.bucket_bytes = kBucketValues[value(Knob::kBucket)];
+  if (matters(Knob::kServers, mode) && value(Knob::kServers) == kSeveralServers &&
+      search::transfers_of_several_servers(problem) <= kMostTransfers) {
+    strategy = search::with_several_servers(problem, std::move(strategy), /*of_all=*/false);
+  }
   return strategy;
 }
 

@@ -35,15 +35,18 @@ inline constexpr std::array<std::int64_t, 4> kPipelineParts = {8, 4, 16, 32};
 static_assert(kUnhidden.size() == kPipelineParts.size());
 
 // The knobs, and how many values each has.
-enum class Knob : std::uint8_t { kLayout, kOrder, kBucket, kRecompute };
-inline constexpr std::array<std::size_t, 4> kKnobValues = {kLayoutModes * kUnhidden.size(), 3, 3,
+enum class Knob : std::uint8_t { kLayout, kOrder, kBucket, kRecompute, kServers };
+inline constexpr std::array<std::size_t, 5> kKnobValues = {kLayoutModes * kUnhidden.size(), 3, 3, 2,
                                                            2};
 inline constexpr std::size_t kLayouts = kKnobValues[0];
-inline constexpr std::int64_t kOtherKnobValues = kKnobValues[1] + kKnobValues[2] + kKnobValues[3];
+inline constexpr std::int64_t kOtherKnobValues =
+    kKnobValues[1] + kKnobValues[2] + kKnobValues[3] + kKnobValues[4];
 // Numbers by which the network knows a layout (layout_features).
 inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 9;
 inline constexpr std::array<decide::OrderPolicy, 3> kOrderValues = {
     decide::OrderPolicy::kRankQueued, decide::OrderPolicy::kRank, decide::OrderPolicy::kFifo};
+// Of Knob::kServers: a parameter has one server, or several with a part of its rows each.
+inline constexpr std::uint32_t kOneServer = 0, kSeveralServers = 1;
 inline constexpr std::array<Bytes, 3> kBucketValues = {0, decide::kLargeBucketBytes,
                                                        decide::kLargestBucketBytes};
 
@@ -57,8 +60,8 @@ inline double unhidden_of(std::size_t layout) { return kUnhidden[layout % kUnhid
 inline std::int64_t parts_of(std::size_t layout) {
   return kPipelineParts[layout % kPipelineParts.size()];
 }
-// Whether a knob says anything of plans of this layout: order and buckets are those of the batch as
-// a whole.
+// Whether a knob says anything of plans of this layout: order, buckets and servers are those of the
+// batch as a whole.
 inline bool matters(Knob knob, LayoutMode mode) {
   switch (knob) {
     case Knob::kOrder:
@@ -66,6 +69,9 @@ inline bool matters(Knob knob, LayoutMode mode) {
     case Knob::kBucket:
       return !is_pipeline(mode) && mode != LayoutMode::kServers &&
              mode != LayoutMode::kServersInstead && mode != LayoutMode::kFewerServers;
+    case Knob::kServers:
+      return mode == LayoutMode::kServers || mode == LayoutMode::kServersInstead ||
+             mode == LayoutMode::kMixed || mode == LayoutMode::kFewerServers;
     case Knob::kLayout:
     case Knob::kRecompute:
       return true;

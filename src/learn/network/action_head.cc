@@ -14,12 +14,6 @@ constexpr auto kReplicated = static_cast<std::int64_t>(space::kReplicated.size()
 // Small enough that the logits begin at the prior: exploration is then even among equals.
 constexpr double kScoreScale = 0.1;
 
-void shrink(torch::nn::Linear& linear) {
-  torch::NoGradGuard no_grad;
-  linear->weight.mul_(kScoreScale);
-  linear->bias.zero_();
-}
-
 }  // namespace
 
 torch::Tensor data_parallel_bias(std::int64_t devices, std::int64_t actions, double prior,
@@ -30,34 +24,21 @@ torch::Tensor data_parallel_bias(std::int64_t devices, std::int64_t actions, dou
 
 DeviceHeadImpl::DeviceHeadImpl(const ActionHeadOptions& options)
     : options_(options),
-      group_(register_module("group", torch::nn::Linear(options.group_width, options.width))),
-      device_(register_module(
-          "device",
-          torch::nn::Linear(learn::feature_count(learn::Subject::kDevice), options.width))),
-      pair_(register_module(
-          "pair", torch::nn::Linear(learn::feature_count(learn::Subject::kAction), options.width))),
-      score_(register_module("score", torch::nn::Linear(options.width, 1))),
-      schemes_(
-          register_parameter("schemes", 0.1 * torch::randn({learn::kSchemes, options.width}))) {
-  shrink(score_);
-}
+      pairs_(
+          register_module("pairs", PairScorer(options.group_width, options.width, kScoreScale))) {}
 
 torch::Tensor DeviceHeadImpl::forward(const torch::Tensor& groups,
                                       const learn::FeatureTensors& features) {
-  const auto actions = features.members.matmul(device_(features.devices)) +
-                       schemes_.index_select(0, features.scheme);  // [A, width]
-  const auto pairs = pair_(features.actions);                      // [N, A, width]
-  const auto hidden = torch::elu(group_(groups).unsqueeze(1) + actions.unsqueeze(0) + pairs);
-  return score_(hidden).squeeze(-1) + data_parallel_bias(features.devices.size(0), actions.size(0),
-                                                         options_.data_parallel_prior,
-                                                         hidden.options());
+  const auto scores = pairs_(groups, features);
+  return scores + data_parallel_bias(features.devices.size(0), scores.size(1),
+                                     options_.data_parallel_prior, scores.options());
 }
 
 FixedHeadImpl::FixedHeadImpl(const ActionHeadOptions& options, std::int64_t devices)
     : options_(options),
       score_(
           register_module("score", torch::nn::Linear(options.group_width, devices + kReplicated))) {
-  shrink(score_);
+  begin_at(score_, kScoreScale);
 }
 
 torch::Tensor FixedHeadImpl::forward(const torch::Tensor& groups) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "learn/network/encoder.h"
+#include "learn/network/pair_scorer.h"
 
 namespace heterog::learn {
 
@@ -17,23 +18,15 @@ struct ActionHeadOptions {
   double data_parallel_prior = 0;
 };
 
-// Scores a (group, action) pair by what the group, the device and the pair are like, so that the
-// same weights serve any number of devices.
 class DeviceHeadImpl : public torch::nn::Module {
  public:
   explicit DeviceHeadImpl(const ActionHeadOptions& options);
-  // logit_na = w · σ(W_g x_n + d_a + W_p p_na) + prior_a, σ = ELU, where d_a is W_d times the
-  // mean features of the devices that take part, plus a learnt vector of the action's scheme.
-  // [N, group width] → [N, A]
+  // logit_na = score_na + prior_a.  [N, group width] → [N, A]
   torch::Tensor forward(const torch::Tensor& groups, const learn::FeatureTensors& features);
 
  private:
   ActionHeadOptions options_;
-  torch::nn::Linear group_;
-  torch::nn::Linear device_;
-  torch::nn::Linear pair_;
-  torch::nn::Linear score_;
-  torch::Tensor schemes_;  // [schemes, width]
+  PairScorer pairs_;
 };
 TORCH_MODULE(DeviceHead);
 

@@ -10,6 +10,7 @@
 
 #include "learn/formula/formula_output.h"
 #include "learn/network/encoder.h"
+#include "learn/network/pair_scorer.h"
 
 namespace heterog::learn {
 
@@ -25,12 +26,11 @@ class FormulaHeadImpl : public torch::nn::Module {
   FormulaOutput forward(const torch::Tensor& groups, const FeatureTensors& features);
 
  private:
-  torch::nn::Linear group_, device_, pair_, score_;  // as in DeviceHead
-  torch::Tensor schemes_;                            // [schemes, width]
-  torch::nn::Linear scales_;                         // a group's unhidden, moving, change
-  torch::nn::Linear layout_;                         // a layout by its features
-  torch::nn::Linear knobs_;                          // its score, and the other knobs beside it
-  torch::Tensor sharpness_;                          // scalar
+  PairScorer pairs_;
+  torch::nn::Linear scales_;  // a group's unhidden, moving, change
+  torch::nn::Linear layout_;  // a layout by its features
+  torch::nn::Linear knobs_;   // its score, and the other knobs beside it
+  torch::Tensor sharpness_;   // scalar
 };
 TORCH_MODULE(FormulaHead);
 

@@ -25,22 +25,24 @@ std::int64_t transformer(const TrainConfig& c) {
           linear(c.txl_inner_width, c.txl_width));
 }
 
-// learn/network/action_head.cc.
-std::int64_t head(const TrainConfig& c) {
-  const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
-  if (begins_as_formula(c)) {  // learn/network/formula_head.cc
-    return linear(c.txl_width, c.head_width) +
-           linear(learn::feature_count(learn::Subject::kDevice), c.head_width) +
-           linear(learn::feature_count(learn::Subject::kAction), c.head_width) +
-           linear(c.head_width, 1) + kSchemes * c.head_width + linear(c.txl_width, 3) +
-           linear(c.txl_width + kLayoutFeatures, c.head_width) +
-           linear(c.head_width, 1 + kOtherKnobValues) + 1;
-  }
-  if (c.fixed_devices > 0) return linear(c.txl_width, c.fixed_devices + replicated);
+// learn/network/pair_scorer.cc.
+std::int64_t pair_scorer(const TrainConfig& c) {
   return linear(c.txl_width, c.head_width) +
          linear(learn::feature_count(learn::Subject::kDevice), c.head_width) +
          linear(learn::feature_count(learn::Subject::kAction), c.head_width) +
          linear(c.head_width, 1) + learn::kSchemes * c.head_width;
+}
+
+// learn/network/action_head.cc.
+std::int64_t head(const TrainConfig& c) {
+  const auto replicated = static_cast<std::int64_t>(space::kReplicated.size());
+  if (begins_as_formula(c)) {  // learn/network/formula_head.cc
+    return pair_scorer(c) + linear(c.txl_width, 3) +
+           linear(c.txl_width + kLayoutFeatures, c.head_width) +
+           linear(c.head_width, 1 + kOtherKnobValues) + 1;
+  }
+  if (c.fixed_devices > 0) return linear(c.txl_width, c.fixed_devices + replicated);
+  return pair_scorer(c);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "cluster/cluster_io.h"
@@ -13,21 +12,25 @@
 
 namespace heterog::learn {
 
-struct NamedProblem {
-  std::string name;  // "vgg19 192 heterog-8gpu"
-  std::unique_ptr<const cost::Problem> problem;
+// What a random case is about, before its problem is made.
+struct DrawnProblem {
+  const TrainGraph* entry = nullptr;  // of the config
+  std::int64_t batch = 0;
+  std::shared_ptr<const cluster::Cluster> cluster;
 };
 
 // Reads each graph once. The config has to outlive it.
 class ProblemLoader {
  public:
   explicit ProblemLoader(const TrainConfig& config) : config_(config) {}
-  // Nothing if the config leaves the model out.
-  std::optional<NamedProblem> given(const TrainGraph& entry, std::int64_t batch,
-                                    const std::shared_ptr<const cluster::Cluster>& cluster);
+  std::unique_ptr<const cost::Problem> given(
+      const TrainGraph& entry, std::int64_t batch,
+      const std::shared_ptr<const cluster::Cluster>& cluster);
   // The random case of this number: a graph, a cluster, and a batch that is one of the config's as
-  // if for 8 devices, more or less.
-  std::optional<NamedProblem> random(std::int64_t number);
+  // if for 8 devices, more or less. Costs and bandwidths differ by config.random_costs.
+  DrawnProblem draw(std::int64_t number);
+  std::unique_ptr<const cost::Problem> random(const DrawnProblem& drawn, std::int64_t number);
+  const graph::ModelGraph& model(const std::string& path) { return *graph_of(path).graph; }
   const graph::KnownBatches& known(const std::string& path) { return graph_of(path).known; }
 
  private:

@@ -27,6 +27,11 @@ struct Card {
   std::string_view model;
   Names fabrics;
 };
+// A machine of such devices.
+struct Build {
+  std::int64_t count = 0;
+  std::string_view fabric;
+};
 constexpr std::array<Card, 14> kCards = {{{"V100-PCIE-16GB", kPcie3},
                                           {"V100-SXM2-16GB", kNvlink2},
                                           {"P100-PCIE-12GB", kPcie3},
@@ -58,30 +63,45 @@ std::string nic_text(std::string_view nic) {
   return fmt::format(R"({{"link": "{}"}})", nic);
 }
 
+// Half of the clusters have so many devices or more, if they may.
+constexpr double kMany = 64;
+
+std::int64_t random_count(std::int64_t most_devices, Rng& rng) {
+  double least = 1, most = std::log2(static_cast<double>(std::max<std::int64_t>(2, most_devices)));
+  const double many = std::log2(kMany);
+  if (most > many) (rng.below(2) == 0 ? most : least) = many;
+  return static_cast<std::int64_t>(std::exp2(least + (most - least) * rng.uniform()) + 0.5);
+}
+
 }  // namespace
 
 cluster::Cluster random_cluster(const std::string& name, std::int64_t most_devices, Rng rng,
                                 const cluster::DeviceDatabase& devices,
                                 const cluster::LinkDatabase& links) {
-  const double doublings = std::log2(static_cast<double>(std::max<std::int64_t>(2, most_devices)));
-  auto left = static_cast<std::int64_t>(std::exp2(1 + (doublings - 1) * rng.uniform()) + 0.5);
+  std::int64_t left = random_count(most_devices, rng);
   std::vector<const Card*> cards;
   const std::uint64_t models = 1 + rng.below(3);
   for (std::uint64_t i = 0; i < models; ++i) cards.push_back(&pick(kCards, rng));
   const std::string_view network = pick(kNics, rng);
-  const bool one_network = rng.below(4) != 0;
+  const bool one_network = rng.below(4) != 0, alike = rng.below(4) != 0;
+  const auto draw_build = [&](const Card& card) {
+    return Build{.count = std::int64_t{1} << rng.below(4), .fabric = pick(card.fabrics, rng)};
+  };
+  std::vector<Build> builds;  // of machines that are alike
+  for (const Card* card : cards) builds.push_back(draw_build(*card));
 
   std::string machines;
   for (int machine = 0; left > 0; ++machine) {
-    const Card& card = *cards[static_cast<std::size_t>(machine) % cards.size()];
-    const std::int64_t count = std::min(left, std::int64_t{1} << rng.below(4));
+    const std::size_t kind = static_cast<std::size_t>(machine) % cards.size();
+    const Card& card = *cards[kind];
+    const Build build = alike ? builds[kind] : draw_build(card);
+    const std::int64_t count = std::min(left, build.count);
     const std::string_view nic = one_network ? network : pick(kNics, rng);
     if (machine > 0) machines += ", ";
     machines += fmt::format(R"({{"name": "m{}", "devices": [{{"model": "{}", "count": {}}}], )",
                             machine, card.model, count);
     if (count > 1) {
-      machines +=
-          fmt::format(R"("fabric": {{"kind": "switch", "link": "{}"}}, )", pick(card.fabrics, rng));
+      machines += fmt::format(R"("fabric": {{"kind": "switch", "link": "{}"}}, )", build.fabric);
     }
     machines += fmt::format(R"("nic": {}}})", nic_text(nic));
     left -= count;

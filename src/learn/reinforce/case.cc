@@ -10,10 +10,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/text.h"
 #include "decide/decisions.h"
 #include "learn/formula/formula_strategy.h"
-#include "learn/problems/problems.h"
 #include "oracle/simulated_oracle.h"
 #include "search/pipeline/chain.h"
 #include "search/starts/baselines.h"
@@ -22,6 +20,9 @@
 
 namespace heterog::learn {
 namespace {
+
+// So many plans that are likely are proposed before the formula's own.
+constexpr std::size_t kBeforeTheFormula = 4;
 
 // Every group on the device whose span of the line holds the group's middle.
 Actions blocks(const space::ActionSpace& space, const IdVector<GroupId, space::Span>& groups,
@@ -50,19 +51,6 @@ FeatureTensors of_rows(FeatureTensors features, const FormulaTerms& terms) {
   features.layouts = torch::tensor(layout_features(terms))
                          .view({static_cast<std::int64_t>(kLayouts), kLayoutFeatures});
   return features;
-}
-
-// With the order of its strategies, and all that the network reads.
-Case case_of(NamedProblem problem, const TrainConfig& config) {
-  oracle::Evaluator simulator(*problem.problem);
-  oracle::BatchEvaluator evaluator(simulator);
-  const auto max_groups = static_cast<int>(config.max_groups);
-  if (begins_as_formula(config)) {  // its schedules are knobs
-    return make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
-                     decide::OrderPolicy::kRankQueued, config);
-  }
-  return make_case(std::move(problem.name), regrouped(*problem.problem, max_groups),
-                   find_order(evaluator), config);
 }
 
 }  // namespace
@@ -117,35 +105,6 @@ Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
   return c;
 }
 
-std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped) {
-  VALIDATE(!config.graphs.empty(), "training config: graphs: is empty; name at least one graph");
-  VALIDATE(!config.clusters.empty() || config.random_cases > 0,
-           "training config: clusters: is empty; name at least one cluster, or say how many "
-           "random_cases there are");
-  std::vector<std::shared_ptr<const cluster::Cluster>> clusters;
-  for (const std::string& path : config.clusters) {
-    clusters.push_back(std::make_shared<const cluster::Cluster>(cluster::load_cluster(path)));
-  }
-  ProblemLoader loader(config);
-  std::vector<Case> cases;
-  const auto add = [&](std::optional<NamedProblem> problem) {
-    expect_not_stopped(stopped);
-    if (problem) cases.push_back(case_of(std::move(*problem), config));
-  };
-  for (const TrainGraph& entry : config.graphs) {
-    for (std::int64_t batch : entry.batches) {
-      const graph::KnownBatches& known = loader.known(entry.graph);
-      VALIDATE(known.contain(batch),
-               "training config: graphs: batch {}: {} is known to hold for batches of {}", batch,
-               printable(entry.graph, 400), known.text());
-      for (const auto& cluster : clusters) add(loader.given(entry, batch, cluster));
-    }
-  }
-  for (std::int64_t i = 0; i < config.random_cases; ++i) add(loader.random(i));
-  VALIDATE(!cases.empty(), "training config: leave_out: leaves no case");
-  return cases;
-}
-
 std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int max_groups) {
   auto copy = std::make_unique<cost::Problem>(problem);
   const search::Chain chain = search::make_chain(problem, static_cast<std::size_t>(max_groups));
@@ -180,19 +139,29 @@ decide::Strategy standalone_strategy(const Case& c, const Actions& actions) {
 
 Measure simulated(ThreadPool& threads) {
   return [&threads](const Case& c, std::span<const decide::Strategy> strategies) {
-    return oracle::SimulatedOracle(*c.problem, threads).measure(strategies);
+    std::vector<decide::Strategy> as_they_are(strategies.begin(), strategies.end());
+    for (decide::Strategy& strategy : as_they_are) strategy.order_rounds = 0;
+    return oracle::SimulatedOracle(*c.problem, threads).measure(as_they_are);
   };
 }
 
 std::vector<search::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,
                                                  const Measure& measure) {
-  std::vector<decide::Strategy> strategies;
-  for (const Actions& actions : samples) strategies.push_back(standalone_strategy(c, actions));
-  std::vector<search::Evaluation> evaluations;
-  for (const oracle::Measured& measured : measure(c, strategies)) {
-    evaluations.push_back(measured.evaluation);
+  // A policy that is sure of a pipeline draws it several times; it is simulated once.
+  std::vector<std::size_t> of_sample;
+  std::vector<const Actions*> unlike;
+  for (const Actions& actions : samples) {
+    const auto at =
+        std::ranges::find_if(unlike, [&](const Actions* one) { return *one == actions; });
+    of_sample.push_back(static_cast<std::size_t>(at - unlike.begin()));
+    if (at == unlike.end()) unlike.push_back(&actions);
   }
-  ENSURE(evaluations.size() == samples.size());
+  std::vector<decide::Strategy> strategies;
+  for (const Actions* actions : unlike) strategies.push_back(standalone_strategy(c, *actions));
+  const std::vector<oracle::Measured> measured = measure(c, strategies);
+  ENSURE(measured.size() == strategies.size());
+  std::vector<search::Evaluation> evaluations;
+  for (const std::size_t i : of_sample) evaluations.push_back(measured[i].evaluation);
   return evaluations;
 }
 
@@ -200,30 +169,33 @@ std::vector<Actions> likely_strategies(const Case& c, const Said& said, std::siz
   if (!said.formula) return {most_likely(said.log_probabilities)};
   std::vector<Actions> proposals;
   std::vector<decide::Strategy> seen;  // unlike choices often come to the same plan
-  visit_likely_plans(*c.formula, *said.formula, [&](const DrawnPlan& plan) {
-    if (proposals.size() == count) return false;
+  const auto add = [&](const DrawnPlan& plan) {
+    if (proposals.size() == count) return;
     decide::Strategy strategy = formula_strategy(*c.problem, *c.space, *c.formula, plan);
-    if (std::ranges::find(seen, strategy) != seen.end()) return true;
+    if (std::ranges::find(seen, strategy) != seen.end()) return;
     seen.push_back(std::move(strategy));
     proposals.push_back(to_actions(*c.formula, plan));
-    return true;
+  };
+  visit_likely_plans(*c.formula, *said.formula, [&](const DrawnPlan& plan) {
+    add(plan);
+    // Where a model is like none of those that it was trained on, what was learnt may mislead.
+    if (proposals.size() == kBeforeTheFormula) {
+      for (const DrawnPlan& one : formula_plans(*c.formula)) add(one);
+    }
+    return proposals.size() < count;
   });
   return proposals;
 }
 
-std::vector<Actions> plain_strategies(const Case& c) {
+std::vector<Actions> first_strategies(const Case& c) {
+  if (c.formula) {
+    return {to_actions(*c.formula, formula_plans(*c.formula).front())};
+  }
   const std::size_t groups = c.problem->grouping.count();
   std::vector<Actions> strategies;
   for (const space::Action& action : space::kReplicated) {
     strategies.emplace_back(groups, c.space->id(action));
-    if (!c.formula) continue;
-    const std::vector<space::ActionId> as_it_is =
-        to_actions(*c.formula, {.choice = {static_cast<std::uint32_t>(LayoutMode::kMixed) *
-                                           static_cast<std::uint32_t>(kUnhidden.size())},
-                                .path = {}});
-    strategies.back().insert(strategies.back().end(), as_it_is.begin(), as_it_is.end());
   }
-  if (c.formula) return strategies;
   const space::Spans spans = space::lay_end_to_end(space::summarize_groups(*c.problem),
                                                    space::summarize_cluster(*c.problem));
   strategies.push_back(blocks(*c.space, spans.group_memory, spans.device_memory));

@@ -48,8 +48,9 @@ struct Scored {
 // The state of a case that a checkpoint keeps.
 struct CaseState {
   RewardAverage average;
-  std::optional<Scored> best;   // of all that was simulated
-  search::Evaluation baseline;  // the best of EV/CP × PS/AR; step 0: not simulated yet
+  std::optional<Scored> best;  // of all that was simulated
+  // The best of EV/CP × PS/AR, or the formula's plan; step 0: not simulated yet.
+  search::Evaluation baseline;
 };
 
 // The order of all strategies of a problem: of decide::kSearchedOrders that in which the product
@@ -59,9 +60,6 @@ decide::OrderPolicy find_order(oracle::BatchEvaluator& evaluator);
 
 Case make_case(std::string name, std::unique_ptr<const cost::Problem> problem,
                decide::OrderPolicy order, const TrainConfig& config);
-// Every graph × batch × cluster of the config, in that order, then the random ones. `stopped` is
-// asked before each: once it is true, this throws; empty: never.
-std::vector<Case> load_cases(const TrainConfig& config, const std::function<bool()>& stopped = {});
 
 // The same graph, costs and cluster with at most `max_groups` groups: the layers of
 // search::make_chain, forward and backward pass of each together, so that stages of pipelines are
@@ -74,18 +72,20 @@ decide::Strategy strategy_of(const Case& c, const Actions& actions);
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions);
 
 // What a policy proposes of a case without drawing, the most likely strategy first: `count` of
-// them, or as many as there are. By a head that decides every group by itself, one.
+// them, or as many as there are, those of the formula alone among them. By a head that decides
+// every group by itself, one.
 std::vector<Actions> likely_strategies(const Case& c, const Said& said, std::size_t count);
 
-// Strategies that everybody knows: every group by one of space::kReplicated, in their order; then,
-// but for the formula's policy, which has its own stages, the groups in contiguous blocks on single
-// devices, in proportion to their memory and their speed.
-std::vector<Actions> plain_strategies(const Case& c);
+// What is simulated of a case before anything is drawn. Every group by one of space::kReplicated,
+// in their order; then the groups in contiguous blocks on single devices, in proportion to their
+// memory and their speed. For the formula's policy: the plan that the formula finds fastest.
+std::vector<Actions> first_strategies(const Case& c);
 
 // Asks an oracle about strategies of a case. Their units are spelled out.
 using Measure = std::function<std::vector<oracle::Measured>(
     const Case& c, std::span<const decide::Strategy> strategies)>;
-// The simulator's answers, on these threads. Its memory is given back after each call: that of all
+// The simulator's answers, on these threads, without improving orders: pipelines, most of the time
+// of training, would take twice as long. Its memory is given back after each call: that of all
 // cases would be too much.
 Measure simulated(ThreadPool& threads);
 

@@ -32,12 +32,12 @@ double feasible_seconds(const search::Evaluation& e) {
 }
 
 // Notes what has been simulated of a case before its first step: the baseline to report, and the
-// first strategies to imitate. `first`: the plain strategies.
+// first strategies to imitate. `first`: of first_strategies.
 void begin_case(Learner& learner, std::size_t index, std::span<const Actions> first,
                 std::span<const search::Evaluation> evaluations) {
   CaseState& state = learner.states[index];
-  state.baseline = *std::min_element(
-      evaluations.begin(), evaluations.begin() + space::kReplicated.size(), search::better);
+  const auto plain = evaluations.first(std::min(evaluations.size(), space::kReplicated.size()));
+  state.baseline = *std::ranges::min_element(plain, search::better);
   keep_best(state.best, first, evaluations);
   learner.evaluations += static_cast<std::int64_t>(first.size());
 }
@@ -52,7 +52,7 @@ void begin_cases(Learner& learner, const LearningContext& context,
     if (state.baseline.step != 0 || std::ranges::find(fresh, index) != fresh.end()) continue;
     fresh.push_back(index);
     const Case& c = context.cases[index];
-    asked.push_back({&c, plain_strategies(c)});
+    asked.push_back({&c, first_strategies(c)});
   }
   if (fresh.empty()) return;
   const auto evaluations = evaluate_together(context.team, context.measure, asked);
@@ -268,6 +268,7 @@ TrainProgress learn_step(Learner& learner, const LearningContext& context, doubl
                             .entropy_floor = context.entropy_floor};
   TrainProgress progress;
   const auto chosen = cases_of_step(config, context.cases.size(), learner.step);
+  context.cases.keep(chosen);
   begin_cases(learner, context, chosen);
   learner.optimizer.zero_grad();
   const double share = 1.0 / static_cast<double>(chosen.size());

@@ -10,7 +10,7 @@
 #include "learn/api.h"
 #include "learn/network/network.h"
 #include "learn/network/network_copy.h"
-#include "learn/reinforce/case.h"
+#include "learn/reinforce/cases.h"
 #include "learn/reinforce/team.h"
 
 namespace heterog::learn {
@@ -34,9 +34,9 @@ enum class DrawnBy : std::uint8_t {
   kRunsAndEdits,  // half as runs of neighbours, half as edits of the best so far: in fine-tuning
 };
 
-// Input of the training loop, which it does not change.
+// Input of the training loop.
 struct LearningContext {
-  std::span<const Case> cases;
+  Cases& cases;
   Measure measure;  // all ranks': the same answers to the same strategies
   DrawnBy draws = DrawnBy::kGroups;
   double entropy_floor = 0;  // nats a group; 0: none

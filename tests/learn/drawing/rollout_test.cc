@@ -49,7 +49,7 @@ TEST(Rollout, DrawsActionsBeyond255) {
 TEST(Rollout, ActionsOfAWideClusterMeanWhatTheyAreCalled) {
   const Case c =
       make_case("wide", support::wide_problem(), decide::OrderPolicy::kRank, TrainConfig{});
-  const std::vector<Actions> plain = plain_strategies(c);
+  const std::vector<Actions> plain = first_strategies(c);
   const auto shares = [&](std::size_t i) {
     return strategy_of(c, plain[i]).units[UnitId(0)].replicas.size();
   };

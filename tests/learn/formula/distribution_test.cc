@@ -85,6 +85,23 @@ TEST(FormulaDistribution, BeginsAsTheFormula) {
   }
 }
 
+TEST(FormulaDistribution, ParametersMayHaveSeveralServers) {
+  const Case c = formula_case("alexnet", "heterog-4gpu", 64, 8);
+  const FormulaOutput output = random_output(c, 0);
+  std::size_t with = 0;
+  visit_likely_plans(*c.formula, output, [&](const DrawnPlan& plan) {
+    const decide::Strategy strategy = formula_strategy(*c.problem, *c.space, *c.formula, plan);
+    const bool several = plan.choice[static_cast<std::size_t>(Knob::kServers)] == kSeveralServers;
+    for (const decide::ParameterSync& sync : strategy.sync) {
+      EXPECT_TRUE(several);
+      EXPECT_GT(sync.servers.size(), 1u);
+      ++with;
+    }
+    return true;
+  });
+  EXPECT_GT(with, 0u);
+}
+
 TEST(FormulaDistribution, AddsUpToOne) {
   const Case c = formula_case("lenet5-tiny", "heterog-4gpu", 16, 2);
   const FormulaOutput output = random_output(c, 0.5);

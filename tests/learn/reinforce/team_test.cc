@@ -135,9 +135,9 @@ TEST_F(TeamTraining, AnyNumberOfRanksGivesTheBitsOfOneProcess) {
 TEST_F(TeamTraining, EditsAreOfTheSameStrategyWhoeverDrawsThem) {
   TrainConfig config = tiny_config(6);
   config.graphs = {{"models/vgg19-tiny.json.gz", {32}}};
-  const std::vector<Case> cases = load_cases(config);
   const auto weights_of = [&](Team& team) {
     ThreadPool one(1);
+    Cases cases(config);
     Learner learner(config);
     learner.states.resize(cases.size());
     const LearningContext context{.cases = cases,
@@ -280,7 +280,7 @@ TEST_F(TeamTraining, ALossThatIsNoNumberEndsTheRun) {
   write_file(checkpoint, tensors::pack_tensors(file));
   const std::string before = read_file(checkpoint);
   const std::size_t case_of_step = cases_of_step(config, 3, 4)[0];
-  const std::string name = load_cases(config)[case_of_step].name;
+  const std::string name = Cases(config).name(case_of_step);
   const auto errors = train_with(2, config, "run", {.start = StartFrom::kCheckpoint});
   EXPECT_THAT(errors, Each(HasSubstr("step 5: the loss of case " + name + " is not a finite")));
   EXPECT_TRUE(read_file(checkpoint) == before);
