@@ -61,7 +61,7 @@ StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::
   return {1, most};
 }
 StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
-  return stage_counts(problem, given, most_stages(problem.cluster->device_count()));
+  return stage_counts(problem, given, most_stages(*problem.cluster));
 }
 
 CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)

@@ -22,7 +22,7 @@ constexpr std::size_t kMoreWithBudget = 8;
 constexpr std::size_t kFewPipelines = 3, kTasksOfFew = 2'200'000;
 // Estimates of fewer micro-batches are too low where stages have many devices.
 constexpr std::int64_t kPartsOfFew = 8;
-constexpr double kFarBelow = 0.75;
+constexpr double kFarBelow = 1.0;
 // Estimates of pipelines are wrong by so much at times.
 constexpr double kHopeful = 1.1;
 constexpr std::size_t kPipelinesToClimb = 3;
