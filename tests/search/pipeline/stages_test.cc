@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ChainTest,
 // several tensors of its size do.
 TEST(Chain, IsCutBetweenAllBlocks) {
   const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
-  const Chain chain = make_chain(*problem, 31);
+  const Chain chain = make_chain_of_blocks(*problem, 31);
   std::vector<double> crossing;
   for (const Chain::Layer& layer : chain.layers) crossing.push_back(layer.crossing_per_sample);
   crossing.pop_back();
@@ -110,8 +110,9 @@ TEST(Line, RunsAreMachinesOrPartsOfThem) {
   const Chain chain = make_chain(*problem, 8);
   LayerTimes times(*problem, chain);
   const StageCosts costs(times, 4, false);
-  const auto ids = cluster.device_ids();
-  const Line line(costs, {ids.begin(), ids.end()});
+  std::vector<DeviceId> devices_in_order;
+  for (DeviceId device : cluster.device_ids()) devices_in_order.push_back(device);
+  const Line line(costs, devices_in_order);
   EXPECT_GT(line.runs(), 4u);
   EXPECT_LE(line.runs(), 12u);
   std::set<MachineId> seen;
