@@ -22,11 +22,12 @@ bool in_stages(const Strategy& strategy) {
 
 }  // namespace
 
-std::optional<Tried> better_order(oracle::Oracle& oracle, const Strategy& strategy, int rounds) {
+std::optional<Tried> better_order(oracle::Oracle& oracle, const Strategy& strategy, int rounds,
+                                  const std::optional<Evaluation>& known) {
   // Strict turns are an order already.
   if (rounds == 0 || strategy.strict) return std::nullopt;
   std::optional<Tried> best;
-  Evaluation to_beat = oracle.measure_rounds(strategy).back().evaluation;
+  Evaluation to_beat = known ? *known : oracle.measure_rounds(strategy).back().evaluation;
   const auto keep_better = [&](const Strategy& start, const std::vector<Measured>& measured) {
     for (std::size_t round = 0; round < measured.size(); ++round) {
       if (!better(measured[round].evaluation, to_beat)) continue;

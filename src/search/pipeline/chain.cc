@@ -121,16 +121,17 @@ IdVector<OpId, std::uint32_t> assign(const cost::Problem& problem,
   return layer;
 }
 
-// Where to cut forward ops into layers of about equal time: the op after which each one ends.
+// Where to cut forward ops into layers of about equal time: the op after which each one ends. The
+// first layer is shorter by part `ahead` of a layer's time.
 std::vector<std::size_t> cuts(const cost::Problem& problem, const std::vector<OpId>& forward,
-                              std::size_t layers) {
-  const std::vector<AffineBytes> crosses = crossing(problem, forward);
+                              const std::vector<AffineBytes>& crosses, std::size_t layers,
+                              double ahead = 0) {
   double total = 0;
   for (OpId op : forward) total += problem.costs.mean_seconds(op);
   const double length = total / static_cast<double>(layers);
   const auto batch = static_cast<double>(problem.batch);
   std::vector<std::size_t> found;
-  double now = 0;
+  double now = ahead * length;
   std::size_t best = forward.size();
   std::size_t window = 1;  // of time [window − 1/4, window + 1/4] · length
   for (std::size_t i = 0; i + 1 < forward.size() && window < layers; ++i) {
@@ -148,6 +149,34 @@ std::vector<std::size_t> cuts(const cost::Problem& problem, const std::vector<Op
   return found;
 }
 
+// The same, and between them where far fewer bytes cross than at both neighbours, as between blocks
+// of a model. The first layer, for a table that it reads, ends at the best of the first few.
+std::vector<std::size_t> cuts_of_blocks(const cost::Problem& problem,
+                                        const std::vector<OpId>& forward, std::size_t layers) {
+  constexpr double kFarFewer = 0.5;
+  constexpr std::size_t kFirst = 3;
+  const std::vector<AffineBytes> crosses = crossing(problem, forward);
+  const std::vector<std::size_t> even = cuts(problem, forward, crosses, layers);
+  std::vector<std::size_t> all = cuts(problem, forward, crosses, layers, 0.5);
+  all.insert(all.end(), even.begin(), even.end());
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  const auto bytes = [&](std::size_t i) {
+    return crosses[all[i]].at(static_cast<double>(problem.batch));
+  };
+  std::size_t first = 0;
+  for (std::size_t i = 1; i < std::min(all.size(), kFirst); ++i) {
+    if (bytes(i) < bytes(first)) first = i;
+  }
+  std::vector<std::size_t> found;
+  for (std::size_t i = first; i < all.size(); ++i) {
+    const bool fewer = (i == 0 || bytes(i) < kFarFewer * bytes(i - 1)) &&
+                       (i + 1 == all.size() || bytes(i) < kFarFewer * bytes(i + 1));
+    if (i == first || fewer || std::ranges::binary_search(even, all[i])) found.push_back(all[i]);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<OpId> forward_ops(const cost::Problem& problem) {
@@ -160,7 +189,13 @@ std::vector<OpId> forward_ops(const cost::Problem& problem) {
 
 Chain make_chain(const cost::Problem& problem, std::size_t layers) {
   EXPECT(layers > 0);
-  return chain_cut_after(problem, cuts(problem, forward_ops(problem), layers));
+  const std::vector<OpId> forward = forward_ops(problem);
+  return chain_cut_after(problem, cuts(problem, forward, crossing(problem, forward), layers));
+}
+
+Chain make_chain_of_blocks(const cost::Problem& problem, std::size_t layers) {
+  EXPECT(layers > 0);
+  return chain_cut_after(problem, cuts_of_blocks(problem, forward_ops(problem), layers));
 }
 
 Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_t>& ends) {

@@ -35,6 +35,10 @@ struct Chain {
 // is where the fewest bytes cross, over the positions of half a layer's time.
 Chain make_chain(const cost::Problem& problem, std::size_t layers);
 
+// The same, and cut too where that leaves out a place between blocks of the model: about as many
+// layers, twice as many at most.
+Chain make_chain_of_blocks(const cost::Problem& problem, std::size_t layers);
+
 // The same, cut after these forward ops of `problem.folded->ops`, given by their places among them,
 // ascending.
 Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_t>& ends);

@@ -61,11 +61,11 @@ StageCounts stage_counts(const cost::Problem& problem, std::int64_t given, std::
   return {1, most};
 }
 StageCounts stage_counts(const cost::Problem& problem, std::int64_t given) {
-  return stage_counts(problem, given, most_stages(problem.cluster->device_count()));
+  return stage_counts(problem, given, most_stages(*problem.cluster));
 }
 
 CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given)
-    : CutPool(problem, given, make_chain(problem, kMostLayers),
+    : CutPool(problem, given, make_chain_of_blocks(problem, kMostLayers),
               micro_batch_counts(problem, given.micro_batches)) {}
 
 CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Chain chain,
@@ -190,16 +190,24 @@ std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
                                        const PipelineLimits& limits) const {
   // In so much more than the best of `cuts` takes by estimate, no number of micro-batches has won.
   constexpr double kHopeless = 1.5;
+  // So many times the tasks of those that were chosen.
+  constexpr std::size_t kMoreOfALine = 4;
   double least = std::numeric_limits<double>::infinity();
   for (const Cut* cut : cuts) least = std::min(least, cut->seconds);
   std::vector<const Cut*> chosen;
+  std::size_t all = 0;
   for (const Cut& one : found) {
+    if (chosen.size() >= limits.others) break;
     if (one.busiest > seconds || one.seconds > kHopeless * least) continue;
-    if (tasks(problem, *this, one) > limits.tasks_each) continue;
+    const std::size_t own = tasks(problem, *this, one);
+    if (own > limits.tasks_each) continue;
     const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
       return cut->line == one.line && cut->stages.size() == one.stages.size();
     });
-    if (is_alike && std::ranges::find(known, &one) == known.end()) chosen.push_back(&one);
+    if (!is_alike || std::ranges::find(known, &one) != known.end()) continue;
+    all += own;
+    if (!chosen.empty() && all > kMoreOfALine * limits.tasks) break;
+    chosen.push_back(&one);
   }
   return chosen;
 }

@@ -36,6 +36,7 @@ struct PipelineLimits {
   int alike = 3;                             // cuts of one line and number of stages
   bool by_parts = false;                     // or of one number of micro-batches
   std::int64_t least_parts = 1;              // micro-batches
+  std::size_t others = 1000;  // of those alike the best, but in other numbers of them
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
   bool all_patterns = true;  // the best in all others too, whether or not anything fits
@@ -55,7 +56,7 @@ std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::
 std::vector<DeviceId> file_order(const cost::Problem& problem);
 // The lines of all devices that are tried, the best first, backwards too.
 std::vector<std::vector<DeviceId>> promising_lines(const cost::Problem& problem);
-// At most so many layers in a chain that planners cut.
+// At most so many layers in a chain that planners cut, but for those cut between blocks.
 inline constexpr std::size_t kMostLayers = 64;
 
 // Stages, and what they are of.
@@ -110,7 +111,7 @@ struct CutPool {
   std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
   // Of the line and number of stages of one of `cuts`, but none of `known`, none that computes for
   // longer than `seconds` or has more tasks than `limits` say of one, and none whose estimate is
-  // far above that of all `cuts`.
+  // far above that of all `cuts`; the best by estimate, as many as `limits` allow.
   std::vector<const Cut*> alike(const cost::Problem& problem, const std::vector<const Cut*>& cuts,
                                 const std::vector<const Cut*>& known, double seconds,
                                 const PipelineLimits& limits) const;

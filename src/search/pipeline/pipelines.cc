@@ -117,7 +117,7 @@ PlannerResult plan_hetpipe(const PipelineOptions& options, PlannerContext& conte
       for (MachineId machine : id_range<MachineId>(problem.cluster->machine_count())) {
         const auto& line = problem.cluster->machine(machine).devices;
         const Line along(kind.costs[m], line);
-        const std::size_t stages = std::min(most_stages(line.size()), kind.chain.layers.size());
+        const std::size_t stages = std::min(along.runs(), kind.chain.layers.size());
         const auto cut =
             Partitioner(kind.costs[m], along, pool.micro_batches[m], stages).partition(stages);
         if (cut) pipelines.push_back(*cut);
@@ -287,9 +287,11 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
       trials.simulate(cuts, how);
     }
   };
-  const Staging first = limits.improved
-                            ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1}
-                            : Staging{.pattern = pattern_of(options), .strict = ways.front()};
+  const bool ties = limits.improved && ties_layers(evaluator.problem(), pool.once.chain);
+  const Staging first =
+      limits.improved
+          ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = ties}
+          : Staging{.pattern = pattern_of(options), .strict = ways.front()};
   PipelineLimits trusted = limits;
   if (limits.seconds < kNoStep && !limits.by_parts) {
     PipelineLimits probes = limits;
@@ -311,9 +313,8 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
   simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
-  if (limits.improved && ties_layers(evaluator.problem(), pool.once.chain)) {
-    trials.simulate(trials.best(listed),
-                    {.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = true});
+  if (ties && !limits.by_parts) {
+    trials.simulate(trials.best(listed), {.pattern = Pattern::kZeroBubble, .order_rounds = 1});
   }
   if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
   const std::vector<const Cut*> best = trials.best(listed);

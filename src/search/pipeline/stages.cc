@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -18,7 +19,27 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kUsableMemory = 0.95;
 constexpr std::size_t kMostRuns = 12;
 
-std::size_t run_length(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
+std::size_t least_run(std::size_t devices) { return (devices + kMostRuns - 1) / kMostRuns; }
+
+// Equal parts of a machine, or whole machines, where these are alike and that makes no run twice as
+// long: a stage with parts of two machines has all its all-reduces over the network.
+std::size_t run_length(const cluster::Cluster& cluster, std::size_t devices) {
+  std::size_t common = 0;
+  for (MachineId machine : id_range<MachineId>(cluster.machine_count())) {
+    common = std::gcd(common, cluster.machine(machine).devices.size());
+  }
+  const std::size_t least = least_run(devices);
+  if (least == 1) return 1;
+  for (std::size_t length = least; length < 2 * least; ++length) {
+    if (common % length == 0 || length % common == 0) return common == 1 ? least : length;
+  }
+  return least;
+}
+
+std::size_t runs_of(const cluster::Cluster& cluster, std::size_t devices) {
+  const std::size_t run = run_length(cluster, devices);
+  return (devices + run - 1) / run;
+}
 
 std::size_t machines_of(const cluster::Cluster& cluster, std::span<const DeviceId> devices) {
   std::vector<MachineId> machines;
@@ -53,11 +74,18 @@ StageCosts::StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper
                     .saved_fixed = sums_[i].saved_fixed + layer.saved_fixed,
                     .saved_per_sample = sums_[i].saved_per_sample + layer.saved_per_sample};
   }
-  // Of more devices than runs, stages have whole runs, and perhaps the last one.
-  const std::size_t all = problem_.cluster->device_count(), run = run_length(all);
+  // Of more devices than runs, stages have whole runs, and perhaps the last one; or they are of one
+  // machine.
+  const std::size_t all = problem_.cluster->device_count();
+  const std::size_t run = run_length(*problem_.cluster, all);
+  std::size_t in_machine = 0;
+  for (MachineId machine : id_range<MachineId>(problem_.cluster->machine_count())) {
+    in_machine = std::max(in_machine, problem_.cluster->machine(machine).devices.size());
+  }
   for (std::size_t devices = 1; devices <= all; ++devices) {
     auto& of_type = times_.emplace_back();
-    const bool occurs = devices <= kMostRuns || devices % run == 0 || devices % run == all % run;
+    const bool occurs = devices <= std::max(kMostRuns, in_machine) || devices % run == 0 ||
+                        devices % run == all % run;
     if (!occurs) continue;
     const auto samples = static_cast<std::int64_t>(samples_each(devices));
     for (DeviceTypeId type : id_range<DeviceTypeId>(problem_.cluster->type_count())) {
@@ -183,14 +211,18 @@ bool StageCosts::fits(std::size_t begin, std::size_t end, const Group& group,
   return paper_ || held_bytes(begin, end, group, in_flight) <= group.memory;
 }
 
+std::size_t most_stages(const cluster::Cluster& cluster) {
+  return runs_of(cluster, cluster.device_count());
+}
+
 std::size_t most_stages(std::size_t devices) {
-  return (devices + run_length(devices) - 1) / run_length(devices);
+  return (devices + least_run(devices) - 1) / least_run(devices);
 }
 
 Line::Line(const StageCosts& costs, std::vector<DeviceId> devices)
     : devices_(std::move(devices)),
-      run_(run_length(devices_.size())),
-      runs_(most_stages(devices_.size())),
+      run_(run_length(costs.cluster(), devices_.size())),
+      runs_(runs_of(costs.cluster(), devices_.size())),
       channels_((runs_ + 1) * (runs_ + 1) * (runs_ + 1)),
       all_reduces_((runs_ + 1) * (runs_ + 1)) {
   // Of every two runs; that of more of them is the greatest of these.

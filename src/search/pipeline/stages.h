@@ -57,6 +57,7 @@ class StageCosts {
     double accumulate_seconds_per_byte = 0;
   };
   Group group(std::span<const DeviceId> devices) const;
+  const cluster::Cluster& cluster() const { return *problem_.cluster; }
   std::size_t layers() const { return sums_.size() - 1; }
   // A micro-batch through the layers, forward and backward, shared out by speed, and its gradients
   // added to those before.
@@ -109,11 +110,12 @@ class StageCosts {
   std::vector<Chain::Layer> sums_;  // of all layers before; crossings as they are
 };
 
-// The most stages that Partitioner makes of so many devices.
+// The most stages that Partitioner makes of a cluster; and of so many devices, of any.
+std::size_t most_stages(const cluster::Cluster& cluster);
 std::size_t most_stages(std::size_t devices);
 
 // A line of devices, and what moves along it. Of more than 12 devices, neighbours make runs that
-// stay together.
+// stay together: parts of a machine or whole machines, where these are alike.
 class Line {
  public:
   Line(const StageCosts& costs, std::vector<DeviceId> devices);

@@ -87,8 +87,11 @@ void Trials::simulate_all(const std::vector<const Cut*>& chosen, const Staging& 
         how.pattern == Pattern::kOneForwardOneBackward
             ? ""
             : fmt::format(", {}", decide::pattern_name(how.pattern)),
-        how.strict ? ", strictly" : "", chosen[i]->recompute ? ", forward passes again" : "",
-        chosen[i]->seconds, chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
+        how.strict          ? ", strictly"
+        : how.tied_together ? ", tied together"
+                            : "",
+        chosen[i]->recompute ? ", forward passes again" : "", chosen[i]->seconds,
+        chosen[i]->busiest, to_seconds(measured[i].evaluation.step),
         measured[i].evaluation.feasible ? "" : ", does not fit in memory");
     tried_.all.push_back(
         {chosen[i], std::move(strategies[i]), measured[i].evaluation, how.tied_together});

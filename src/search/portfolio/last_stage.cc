@@ -16,6 +16,9 @@ constexpr std::int64_t kPlansPerTry = 20;
 // On fewer devices a step may be longer by this part of itself before its order is improved.
 constexpr double kCatchesUp = 0.01;
 
+// Where plans take long, what takes so many times as long as the best is left in its order.
+constexpr double kOrderGains = 1.3;
+
 // Plans with other servers, nine in the first phase of a budget, three in each later one.
 constexpr std::int64_t kTriesOfServers = 18;
 
@@ -78,8 +81,10 @@ void improve_orders(Search& search) {
   }
   if (!with(search, Part::kOrder)) return;
   // What is a little behind in its own order may be ahead in a better one.
+  const double longest = kOrderGains * to_seconds(result.evaluation.step);
   for (const std::vector<Start>* starts : {&search.starts, &search.pipelines}) {
     if (starts->empty() || starts->front().tried.strategy == strategies.front()) continue;
+    if (search.few && to_seconds(starts->front().tried.evaluation.step) > longest) continue;
     strategies.push_back(starts->front().tried.strategy);
     names.push_back(starts->front().name);
   }

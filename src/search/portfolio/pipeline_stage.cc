@@ -17,17 +17,18 @@ constexpr std::size_t kPipelineTasks = 1'500'000;
 // With a budget, so many times as much.
 constexpr std::size_t kMoreWithBudget = 8;
 // Where one shot has few plans, one in micro-batches, of several times the tasks, takes long. Where
-// something fits, a few are tried, one of each number of micro-batches and of so many tasks
-// at most, whose estimates are this much below it.
-constexpr std::size_t kFewPipelines = 3, kTasksOfFew = 2'200'000;
-// Estimates of fewer micro-batches are too low where stages have many devices.
+// something fits, a few are tried whose estimates are below it, one of each number of micro-batches
+// and of so many tasks at most; then the best of them in a few other numbers.
+constexpr std::size_t kFewPipelines = 3, kOthersOfFew = 2, kTasksOfFew = 2'200'000;
+// Fewer micro-batches are tried of the best alone.
 constexpr std::int64_t kPartsOfFew = 8;
-constexpr double kFarBelow = 0.75;
 // Estimates of pipelines are wrong by so much at times.
 constexpr double kHopeful = 1.1;
 constexpr std::size_t kPipelinesToClimb = 3;
 // What moves of each of them spend, in tasks of all their plans; and in plans.
 constexpr std::int64_t kMovedTasks = 3'000'000;
+// Plans of more tasks than this take too long for the least number of moves.
+constexpr std::int64_t kMostMovedTasks = 1'500'000;
 constexpr std::int64_t kLeastMoves = 8, kMostMoves = 40;
 constexpr const char* kPipeline = "pipeline";
 constexpr std::uint64_t kClimbingPipelines = 1;  // a stream of random numbers
@@ -80,7 +81,9 @@ std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tr
 
 // Moves of layers, devices, samples and turns.
 void climb(Search& search, Start& pipeline, Rng& rng) {
-  const std::int64_t moves = kMovedTasks / tasks_of(search, pipeline.tried.strategy);
+  const std::int64_t tasks = tasks_of(search, pipeline.tried.strategy);
+  if (!search.limited && tasks > kMostMovedTasks) return;
+  const std::int64_t moves = kMovedTasks / tasks;
   SearchResult found = local_search(search.evaluator, pipeline.tried.strategy, rng,
                                     {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves)});
   if (!better(found.evaluation, pipeline.tried.evaluation)) return;
@@ -106,10 +109,11 @@ void try_pipelines(Search& search) {
     limits.count = std::min(limits.count, kFewPipelines);
     limits.tasks = kFewPipelines * kTasksOfFew;
     limits.tasks_each = kTasksOfFew;
-    limits.seconds = times_the_best(search, kFarBelow);
+    limits.seconds = times_the_best(search, 1);
     limits.alike = 1;
     limits.by_parts = true;
     limits.least_parts = kPartsOfFew;
+    limits.others = kOthersOfFew;
   }
   const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);
   if (!tried.all.empty()) {

@@ -34,8 +34,11 @@ std::vector<std::optional<Tried>> better_orders(const Search& search,
   const auto affordable = static_cast<int>(
       std::min({rounds, search.options.order_rounds, affordable_rounds(search.context.problem())}));
   std::vector<std::optional<Tried>> found(strategies.size());
+  const PlannerResult& result = search.result;
   search.context.oracle.for_each(strategies.size(), [&](std::size_t i) {
-    found[i] = better_order(search.context.oracle, strategies[i], affordable);
+    std::optional<Evaluation> known;
+    if (strategies[i] == result.strategy) known = result.evaluation;
+    found[i] = better_order(search.context.oracle, strategies[i], affordable, known);
   });
   return found;
 }

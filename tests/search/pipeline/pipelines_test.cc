@@ -124,6 +124,24 @@ TEST(Pipelines, AFewAreOfOneNumberOfMicroBatchesEach) {
   for (const Cut* cut : fewer) EXPECT_LE(pool.micro_batches[cut->costs], 24);
 }
 
+// A table that the first layer and the last read has its gradient on the way in every micro-batch
+// where these are apart. That is looked at second, of the best alone, and not where plans take
+// long.
+TEST(Pipelines, LayersOfOneParameterAreTogetherFirst) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  oracle::Evaluator evaluator(*problem);
+  for (const bool few : {false, true}) {
+    oracle::BatchEvaluator batch(evaluator);
+    const TriedPipelines tried = try_pipelines(
+        batch, {.count = 6, .by_parts = few, .improved = true, .all_patterns = false});
+    ASSERT_FALSE(tried.all.empty());
+    EXPECT_TRUE(tried.all.front().tied_together);
+    const auto apart = std::ranges::count(tried.all, false, &TriedPipelines::One::tied_together);
+    EXPECT_EQ(apart > 0, !few);
+    EXPECT_LE(apart, 3);
+  }
+}
+
 // Running statistics are those of all micro-batches together, for which stages wait: steps take
 // several times what is estimated, with any number of micro-batches.
 TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -69,6 +70,22 @@ INSTANTIATE_TEST_SUITE_P(Models, ChainTest,
                            return name;
                          });
 
+// Blocks take a little longer than layers. Between them a residual alone crosses, within them
+// several tensors of its size do.
+TEST(Chain, IsCutBetweenAllBlocks) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  const Chain chain = make_chain_of_blocks(*problem, 31);
+  std::vector<double> crossing;
+  for (const Chain::Layer& layer : chain.layers) crossing.push_back(layer.crossing_per_sample);
+  crossing.pop_back();
+  std::ranges::sort(crossing);
+  const double middle = crossing[crossing.size() / 2];
+  const auto between = std::ranges::count_if(
+      crossing, [&](double one) { return std::abs(one - middle) <= 0.01 * middle; });
+  EXPECT_GE(between, 23);
+  EXPECT_LE(chain.layers.size(), 2u * 31);
+}
+
 // Devices of a machine are joined better than machines are.
 TEST(DeviceOrder, KeepsMachinesTogether) {
   for (const char* name : {"heterog-8gpu", "heterog-12gpu", "office-mixed", "spp-a"}) {
@@ -84,6 +101,30 @@ TEST(DeviceOrder, KeepsMachinesTogether) {
       EXPECT_FALSE(left.contains(here)) << name;
     }
   }
+}
+
+// 12 runs of 6 devices would cut every machine of 8 in two places.
+TEST(Line, RunsAreMachinesOrPartsOfThem) {
+  const auto problem = load_test_problem("bert_large24-tiny", "tensorflow-ec2-64gpu", 64);
+  const cluster::Cluster& cluster = *problem->cluster;
+  const Chain chain = make_chain(*problem, 8);
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 4, false);
+  std::vector<DeviceId> devices_in_order;
+  for (DeviceId device : cluster.device_ids()) devices_in_order.push_back(device);
+  const Line line(costs, devices_in_order);
+  EXPECT_GT(line.runs(), 4u);
+  EXPECT_LE(line.runs(), 12u);
+  std::set<MachineId> seen;
+  for (std::size_t run = 0; run < line.runs(); ++run) {
+    std::set<MachineId> machines;
+    for (DeviceId device : line.devices(run, 1)) machines.insert(cluster.device(device).machine);
+    std::size_t devices = 0;
+    for (MachineId machine : machines) devices += cluster.machine(machine).devices.size();
+    EXPECT_TRUE(machines.size() == 1 || devices == line.devices(run, 1).size());
+    seen.insert(machines.begin(), machines.end());
+  }
+  EXPECT_EQ(seen.size(), cluster.machine_count());
 }
 
 double worst_of(const StageCosts& costs, const std::vector<Stage>& stages, double micro_batches) {
