@@ -1,5 +1,6 @@
 // What was found, on as few devices as it needs, in a better order.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -7,6 +8,8 @@
 #include "search/moves/move.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/balanced_servers.h"
+#include "search/starts/settle.h"
+#include "search/starts/starts.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -28,6 +31,17 @@ constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
 
 // Where plans are costly, servers that are dealt better do not make up for more than this.
 constexpr double kServersBehind = 1.5;
+
+// Shares by speed, and servers of rows; they are worth settling where they are so near the best.
+constexpr const char* kByRowsAndSpeed = "cp-ps + several servers";
+constexpr double kNear = 1.3;
+constexpr int kSettlingRounds = 2;  // of two plans each
+
+bool is_near(const Search& search, const Evaluation& evaluation) {
+  return evaluation.feasible &&
+         (!search.result.evaluation.feasible ||
+          to_seconds(evaluation.step) <= kNear * to_seconds(search.result.evaluation.step));
+}
 
 bool servers_are_far_behind(const Search& search) {
   if (!search.costly || !search.result.evaluation.feasible) return false;
@@ -139,13 +153,34 @@ void choose_servers(Search& search) {
   if (transfers <= kMostTransfers) {
     add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
                   search.costly || many);
+    add_in_orders(with_several_servers(problem, proportional_ps(problem), /*of_all=*/false),
+                  kByRowsAndSpeed, search.costly || many);
   }
   const auto& most = search.context.budget.evaluations;
   if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;
   const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  std::optional<std::size_t> by_speed;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     consider(search, strategies[i], measured[i].evaluation, names[i]);
+    if (names[i] != kByRowsAndSpeed) continue;
+    if (!by_speed || better(measured[i].evaluation, measured[*by_speed].evaluation)) by_speed = i;
   }
+  // Servers of rows make other devices the slowest than those by which shares were found.
+  for (std::size_t i = 0; i < measured.size(); ++i)
+    logger().debug("SRV {} {} {}", names[i], to_seconds(measured[i].evaluation.step),
+                   most ? *most : -1);
+  if (!by_speed || (most && search.evaluator.evaluations() + 2 * kSettlingRounds > *most)) return;
+  const Tried start = {strategies[*by_speed], measured[*by_speed].evaluation};
+  if (!is_near(search, start.evaluation)) return;
+  const space::GroupSummaries groups = space::summarize_groups(with_units(problem, start.strategy));
+  if (!most) {  // one shot ends when its stages do
+    Budget budget = search.context.budget;
+    budget.evaluations = search.evaluator.evaluations() + 2 * kSettlingRounds;
+    search.evaluator.set_budget(budget);
+  }
+  const Tried settled = settle(search.evaluator, groups, start, kSettlingRounds);
+  consider(search, settled.strategy, settled.evaluation,
+           std::string(kByRowsAndSpeed) + " + shares");
 }
 
 }  // namespace heterog::search::portfolio
