@@ -22,7 +22,7 @@ constexpr double kCatchesUp = 0.01;
 // Where plans take long, what takes so many times as long as the best is left in its order.
 constexpr double kOrderGains = 1.3;
 
-// Plans with other servers, nine in the first phase of a budget, three in each later one.
+// Plans with other servers, twelve in the first phase of a budget, three in each later one.
 constexpr std::int64_t kTriesOfServers = 18;
 
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,
@@ -157,7 +157,11 @@ void choose_servers(Search& search) {
                   kByRowsAndSpeed, search.costly || many);
   }
   const auto& most = search.context.budget.evaluations;
-  if (most && search.evaluator.evaluations() + std::ssize(strategies) > *most) return;
+  if (most) {  // of a small budget not all are there to try
+    const std::int64_t left = *most - search.evaluator.evaluations();
+    strategies.resize(static_cast<std::size_t>(
+        std::clamp(left, std::int64_t{0}, static_cast<std::int64_t>(strategies.size()))));
+  }
   const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
   std::optional<std::size_t> by_speed;
   for (std::size_t i = 0; i < measured.size(); ++i) {
@@ -166,9 +170,6 @@ void choose_servers(Search& search) {
     if (!by_speed || better(measured[i].evaluation, measured[*by_speed].evaluation)) by_speed = i;
   }
   // Servers of rows make other devices the slowest than those by which shares were found.
-  for (std::size_t i = 0; i < measured.size(); ++i)
-    logger().debug("SRV {} {} {}", names[i], to_seconds(measured[i].evaluation.step),
-                   most ? *most : -1);
   if (!by_speed || (most && search.evaluator.evaluations() + 2 * kSettlingRounds > *most)) return;
   const Tried start = {strategies[*by_speed], measured[*by_speed].evaluation};
   if (!is_near(search, start.evaluation)) return;
