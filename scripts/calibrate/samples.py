@@ -5,8 +5,8 @@ usage: scripts/calibrate/samples.py DATA
 
 DATA holds deepbench/{gemm,conv}.csv (Baidu DeepBench, Apache-2.0), neusight/*.csv.gz and
 neusight_test/*.csv.gz (NeuSight, MIT), vidur/*.csv.gz (Vidur, MIT), pipedream/*.graph.txt (PipeDream,
-MIT), model_steps.csv and model_steps_2.csv. Standard library only. configs/calibration/README.md says what the columns
-mean and which rows were left out.
+MIT), cdecatapult/conv_*.csv.gz (cdecatapult, Apache-2.0), model_steps.csv and model_steps_2.csv. Standard
+library only. configs/calibration/README.md says what the columns mean and which rows were left out.
 """
 
 import csv
@@ -262,6 +262,27 @@ def traffic(data):
                 yield ["pipedream", device, f"{name}_backward", *shape, backward]
 
 
+CATAPULT = {"M60": "M60", "1080ti": "GTX-1080-Ti", "P100": "P100-PCIE-16GB", "V100": "V100-SXM2-16GB"}
+CATAPULT_SECONDS = 2e-3  # of a session step: under it the host's 0.14 to 0.22 ms show
+
+
+def catapult(data):
+    """Forward passes of convolutions alone under TensorFlow 1: no bias, activation or update. 150 to 300
+    a card, of those that pad both sides alike, as cuDNN does."""
+    for card, device in CATAPULT.items():
+        table = []
+        for row in rows(f"{data}/cdecatapult/conv_{card}.csv.gz"):
+            keys = "batch cin in_hw cout kernel stride same_pad bias".split()
+            n, c, side, filters, kernel, stride, same, bias = (int(row[key]) for key in keys)
+            out = -(-side // stride)
+            padded = max(0, (out - 1) * stride + kernel - side) if same else 0
+            alone = not bias and row["act"] == row["optimizer"] == "none"
+            if alone and padded % 2 == 0 and kernel <= side and seconds(row["ms_median"]) > CATAPULT_SECONDS:
+                table.append(["cdecatapult", device, "fp32", "forward", n, c, side, side, filters, kernel,
+                              kernel, padded // 2, padded // 2, stride, stride, seconds(row["ms_median"])])
+        yield from thin(table, 150)
+
+
 # Networks whose layers are compared class by class, not fitted.
 PIPEDREAM_CHECKED = ("densenet121", "inception_v3", "resnet101", "resnet50", "vgg16")
 
@@ -331,6 +352,8 @@ def main():
     write("traffic.csv", "source device operator a b c seconds", traffic(data))
     write("layers.csv", "source device model layer pass n c filters kernel_h kernel_w pad_h pad_w stride "
           "elements_in elements_out layers seconds", layers(data))
+    write("convolution_tensorflow.csv", "source device dtype pass n c h w filters kernel_h kernel_w pad_h "
+          "pad_w stride_h stride_w seconds", catapult(data))
     for name in ("model_steps.csv", "model_steps_2.csv"):
         shutil.copy(f"{data}/{name}", OUT / name)
     print("taken off NeuSight's rows, us: "

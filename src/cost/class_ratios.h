@@ -16,16 +16,23 @@ struct MeasuredRatio {
 };
 
 // The logarithm of measured over believed of each class: what an operator that was not measured is
-// thought to be off by. With r_i of the operators that were measured, n_c of them in class c, the
-// mean of their r_i being R_c, and C the number of classes with n_c > 0:
+// thought to be off by. With r_i of the operators that were measured, n_c of them in class c, and
+// R_c the mean of their r_i:
 //
-//   type:    m   = Σ_c R_c / (C + λ)
-//   class:   x_c = (n_c R_c + λ m) / (n_c + λ),      λ = 1
+//   type:    m   = Σ_c w_c R_c / (Σ_c w_c + λ),   w_c = n_c / (n_c + λ)
+//   class:   x_c = (n_c R_c + λ m) / (n_c + λ),   λ = 1
 //
-// the means of a hierarchical model (ridge on logarithms) in which operators vary around their
-// class as much as classes do around their type, and types around what was believed: λ is the ratio
-// of these variances. A class of which nothing was measured has its type's m; without any
-// measurement all are 0, which is what was believed.
+// the means of a hierarchical model (ridge on logarithms): the m and x that minimise
+//
+//   Σ_i (r_i − x_c(i))² + λ Σ_c (x_c − m)² + λ² m²
+//
+// in which operators vary λ times as much around their class as classes do around their type, and
+// those λ times as much as types around what was believed. A class of which nothing was measured
+// has its type's m; without any measurement all are 0, which is what was believed.
+//
+// Public measurements give 1.2 and 0.7 for the two ratios, which predict no better than 1, and no
+// class that is off alike on all types (scripts/calibrate/priors.py; docs/tuning.md has the
+// figures).
 std::array<double, cluster::kOpClassCount> class_log_ratios(
     std::span<const MeasuredRatio> measured);
 
