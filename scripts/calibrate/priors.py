@@ -29,7 +29,8 @@ which leaves out a card. Three sets of rows answer different questions:
     software  such cards under a framework that no constant was fitted to: convolutions under TensorFlow 1,
               layers of PipeDream's networks.
     borrowed  cards with the constants of another chip (BORROWED), as most cards of configs/devices.json
-              have them; their own constants are not used.
+              have them; their own are not used. What a generation shares (tiles of convolutions) saw the
+              rows of Pascal's cards all the same.
 
 The prior is of `borrowed`: in it nothing was held at what was measured, and most users' cards are such.
 `judge` leaves out the card that it predicts.
@@ -62,6 +63,7 @@ BORROWED = {"P100-PCIE-16GB": "gtx-1080-ti", "GTX-1080-Ti": "p100", "P4": "p100"
             "A100-SXM4-80GB": "v100", "H100-SXM5-80GB": "a100", "L4": "a40"}  # fmt: skip
 # What PipeDream alone measured, on the V100: constants of other chips are made of it.
 ONE_CARD = ("batch_norm", "batch_norm_backward", "pooling", "pooling_backward", "depthwise_convolution")
+LONG = 1e-4  # seconds, from which on launches hardly show
 LARGE = 10_000_000  # bytes of an all-reduce that bandwidth decides
 NUMBERS = (0, 1, 3, 10)  # of measured operators, in judge
 DRAWS = 300  # of each number, for each card
@@ -113,16 +115,19 @@ def tensorflow(program, folder):
     return rows(program, folder=folder)
 
 
+# Layers of PipeDream that no fit has seen, norms and pools are rows of one. Under so many seconds much is what
+# the profiler adds.
+LAYERS = {"convolution": "convolution", "relu": "elementwise", "add_relu": "elementwise"}
 LAYER_SECONDS = 3e-4
-LAYERS = {"convolution": "convolution", "relu": "elementwise", "add_relu": "elementwise", "max_pool": "pooling",
-          "avg_pool": "pooling", "batch_norm": "normalization"}  # fmt: skip
 
 
-def sets(program):
-    """{set: {(card, class): logarithms of measured over predicted}}."""
+def sets(program, least=0.0):
+    """{set: {(card, class): logarithms of measured over predicted}}, of rows of so many seconds."""
     found = {name: collections.defaultdict(list) for name in ("held out", "software", "borrowed")}
 
     def add(name, row):
+        if row.calibrated < least:  # what was measured would keep the short ones that were delayed
+            return
         found[name][card_of(row.device), class_of(row.group)].append(np.log(row.seconds / row.calibrated))
 
     for row in rows(program):
@@ -136,8 +141,7 @@ def sets(program):
             # The M60 has the constants of the TITAN X, which are those of the 1080 Ti, scaled.
             add("borrowed" if row.device == "M60" else "software", row)
     for _, kind, _, count, measured, ours in predicted(program, DEVICES, SAMPLES, "layers"):
-        # Norms and pools are rows of the fit; what is short is mostly what the profiler adds.
-        if kind in ("convolution", "relu", "add_relu") and float(ours) > LAYER_SECONDS * float(count):
+        if kind in LAYERS and float(ours) > LAYER_SECONDS * float(count):
             found["software"]["V100, PipeDream", LAYERS[kind]].append(np.log(float(measured) / float(ours)))
     return {name: {key: np.array(values) for key, values in sorted(cells.items())}
             for name, cells in found.items()}  # fmt: skip
@@ -184,6 +188,7 @@ def jackknife(estimates):
 
 
 def operators(program):
+    longer = sets(program, LONG)
     for name, cells in sets(program).items():
         cards = by_card(cells)
         yield f"\n{name}\n{'card':16} {'class':22} {'rows':>5} {'mean':>7} {'deviation':>10} {'median':>7} {'robust':>7}"
@@ -202,9 +207,12 @@ def operators(program):
                        f"{np.median(medians):+7.3f}{far}")  # fmt: skip
         if name == "software":
             continue  # too few classes of a card
+        without = np.sqrt(components(by_card(longer[name])))
+        yield (f"\nroots of the variances, of rows of {1e3 * LONG:g} ms and more: "
+               + ", ".join(f"{part} {value:.3f}" for part, value in zip(("type", "class", "operator"), without)))  # fmt: skip
         found = np.sqrt(components(cards))
         errors = map(jackknife, leaving_out(cards, np.sqrt))
-        yield "\nroots of the variances: " + ", ".join(
+        yield "roots of the variances: " + ", ".join(
             f"{part} {value:.3f} ({error:.3f})" for part, value, error in zip(("type", "class", "operator"), found, errors)
         )
         if min(found) > 0:

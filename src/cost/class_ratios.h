@@ -30,9 +30,9 @@ struct MeasuredRatio {
 // those λ times as much as types around what was believed. A class of which nothing was measured
 // has its type's m; without any measurement all are 0, which is what was believed.
 //
-// Public measurements give 1.2 and 0.7 for the two ratios, which predict no better than 1, and no
-// class that is off alike on all types (scripts/calibrate/priors.py; docs/tuning.md has the
-// figures).
+// Public measurements give 1.2 and 0.7 for the two ratios (those of 0.1 ms and more 0.8 and 1.1),
+// which predict no better than 1, and no class that is off alike on all types
+// (scripts/calibrate/priors.py; docs/tuning.md has the figures).
 std::array<double, cluster::kOpClassCount> class_log_ratios(
     std::span<const MeasuredRatio> measured);
 
