@@ -228,6 +228,22 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
     layer.resident += graph.bytes(tensor, 1);
     if (tensor == parameter) layer.gradients += graph.bytes(tensor, 1);
   }
+  IdVector<OpId, std::uint8_t> of_parameters(graph.op_count(), 0);
+  for (const graph::ParameterOp& made : problem.folded->parameter_ops) of_parameters[made.op] = 1;
+  IdVector<TensorId, std::uint8_t> made(graph.tensor_count(), 0);
+  for (OpId op : forward) {
+    for (const Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid() || !is_forward(problem, read.producer)) continue;
+      if (chain.layer_of[read.producer] == chain.layer_of[op] || of_parameters[read.producer] ||
+          std::exchange(made[read.base], 1)) {
+        continue;
+      }
+      Chain::Layer& layer = chain.layers[chain.layer_of[read.producer]];
+      const AffineBytes bytes = bytes_of(graph, read.base);
+      layer.made_fixed += bytes.fixed;
+      layer.made_per_sample += bytes.per_sample;
+    }
+  }
   IdVector<TensorId, std::uint8_t> saved(graph.tensor_count(), 0);
   for (OpId op : problem.folded->ops) {
     if (graph.op(op).phase != Phase::kBackward) continue;
@@ -247,12 +263,11 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
 
 Chain recomputed(Chain chain) {
   chain.recompute = true;
-  double crossing_fixed = 0, crossing_per_sample = 0;
   for (Chain::Layer& layer : chain.layers) {
     chain.again_fixed = std::max(chain.again_fixed, layer.saved_fixed);
     chain.again_per_sample = std::max(chain.again_per_sample, layer.saved_per_sample);
-    layer.saved_fixed = std::exchange(crossing_fixed, layer.crossing_fixed);
-    layer.saved_per_sample = std::exchange(crossing_per_sample, layer.crossing_per_sample);
+    layer.saved_fixed = layer.made_fixed;
+    layer.saved_per_sample = layer.made_per_sample;
   }
   return chain;
 }

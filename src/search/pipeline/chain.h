@@ -20,12 +20,16 @@ struct Chain {
     double crossing_once = 0;  // in a step: what is made of parameters alone
     Bytes resident = 0;        // parameters and their optimizer state
     Bytes gradients = 0;       // of its parameters
-    double saved_fixed = 0;    // what its forward pass keeps for the backward pass
+    // What its forward pass makes for a later one, but for what is made of parameters alone.
+    double made_fixed = 0;
+    double made_per_sample = 0;
+    double saved_fixed = 0;  // what its forward pass keeps for the backward pass
     double saved_per_sample = 0;
   };
   std::vector<Layer> layers;
-  // Forward passes run again for the backward pass: what a layer saves is what it reads of the one
-  // before. While one layer runs again, what it makes is there too: of the largest layer, so much.
+  // Forward passes run again for the backward pass: a layer saves what it makes for a later one,
+  // and a stage what comes into it. While one layer runs again, what it makes is there too: of the
+  // largest layer, so much.
   bool recompute = false;
   double again_fixed = 0;
   double again_per_sample = 0;

@@ -61,6 +61,7 @@ StageCosts::StageCosts(LayerTimes& times, std::int64_t micro_batches, bool paper
       micro_batch_(static_cast<double>(problem_.batch) / static_cast<double>(micro_batches)),
       accumulates_(micro_batches > 1),
       paper_(paper),
+      recomputes_(times.chain().recompute),
       again_(times.chain().again_fixed + times.chain().again_per_sample * micro_batch_),
       sums_(times.chain().layers.size() + 1) {
   const Chain& chain = times.chain();
@@ -201,8 +202,13 @@ double StageCosts::held_bytes(std::size_t begin, std::size_t end, const Group& g
   const auto resident = static_cast<double>(sums_[end].resident - sums_[begin].resident +
                                             sums_[end].gradients - sums_[begin].gradients);
   const double samples = micro_batch_ / group.devices;
-  const double saved = sums_[end].saved_fixed - sums_[begin].saved_fixed +
-                       (sums_[end].saved_per_sample - sums_[begin].saved_per_sample) * samples;
+  // What the last of several layers makes for a later stage is sent.
+  const std::size_t last = recomputes_ ? end - 1 : end;
+  double saved = sums_[last].saved_fixed - sums_[begin].saved_fixed +
+                 (sums_[last].saved_per_sample - sums_[begin].saved_per_sample) * samples;
+  if (recomputes_) {
+    saved += sums_[begin].crossing_fixed + sums_[begin].crossing_per_sample * samples;
+  }
   return resident + static_cast<double>(in_flight) * saved + again_ / group.devices;
 }
 

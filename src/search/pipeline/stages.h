@@ -106,6 +106,7 @@ class StageCosts {
   double micro_batch_ = 0;  // samples
   bool accumulates_ = false;
   bool paper_ = false;
+  bool recomputes_ = false;
   double again_ = 0;                // bytes of a micro-batch while a layer runs again
   std::vector<Chain::Layer> sums_;  // of all layers before; crossings as they are
 };

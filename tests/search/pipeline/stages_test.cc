@@ -70,6 +70,43 @@ INSTANTIATE_TEST_SUITE_P(Models, ChainTest,
                            return name;
                          });
 
+// Where forward passes run again a stage keeps what comes into it and what its layers make for each
+// other, each tensor once, however many layers read it.
+TEST(StageCosts, KeepWhatLayersReadOnceWhereForwardPassesRunAgain) {
+  const auto problem = load_test_problem("gnmt4-tiny", "heterog-4gpu", 16);
+  const graph::ModelGraph& graph = *problem->graph;
+  const Chain chain = recomputed(make_chain(*problem, 9));
+  LayerTimes times(*problem, chain);
+  const StageCosts costs(times, 1, false);
+  IdVector<OpId, std::uint8_t> of_parameters(graph.op_count(), 0);
+  for (const graph::ParameterOp& made : problem->folded->parameter_ops) of_parameters[made.op] = 1;
+  const auto is_forward = [&](OpId op) { return graph.op(op).phase == graph::Phase::kForward; };
+  const StageCosts::Group group = costs.group(std::vector<DeviceId>{DeviceId(0)});
+  const double resident = costs.held_bytes(0, chain.layers.size(), group, 0);
+  for (std::size_t begin = 0; begin < chain.layers.size(); ++begin) {
+    for (std::size_t end = begin + 1; end <= chain.layers.size(); ++end) {
+      std::set<TensorId> kept;
+      for (OpId op : problem->folded->ops) {
+        if (!is_forward(op)) continue;
+        for (const graph::Read& read : problem->folded->reads[op]) {
+          if (!read.producer.valid() || !is_forward(read.producer)) continue;
+          if (of_parameters[read.producer]) continue;
+          const std::size_t from = chain.layer_of[read.producer], to = chain.layer_of[op];
+          const bool comes_in = from < begin && to >= begin;
+          const bool inside = from >= begin && from + 1 < end && from < to;
+          if (comes_in || inside) kept.insert(read.base);
+        }
+      }
+      double bytes = 0;
+      for (TensorId tensor : kept) bytes += static_cast<double>(graph.bytes(tensor, 16));
+      double once = 0;  // of parameters alone, whatever reads it
+      if (begin > 0) once = chain.layers[begin - 1].crossing_once;
+      EXPECT_NEAR(costs.held_bytes(begin, end, group, 3) - costs.held_bytes(begin, end, group, 0),
+                  3 * (bytes + once), 1e-6 * resident);
+    }
+  }
+}
+
 // Blocks take a little longer than layers. Between them a residual alone crosses, within them
 // several tensors of its size do.
 TEST(Chain, IsCutBetweenAllBlocks) {
