@@ -102,6 +102,15 @@ class Policy {
 std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                       int samples, const Rng& rng);
 
+// The same, with the formula's estimate of the fullest device: the logarithm of the bytes that it
+// holds over what it may; 0 of a policy that does not begin as the formula.
+struct Proposal {
+  decide::Strategy strategy;
+  double memory_need = 0;
+};
+std::vector<Proposal> propose_with_needs(const Policy& policy, oracle::BatchEvaluator& evaluator,
+                                         int samples, const Rng& rng);
+
 // Entropy, in nats a group, under which fine-tuning draws hardly anything new.
 inline constexpr double kCollapsedNats = 0.1;
 

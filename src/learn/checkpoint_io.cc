@@ -19,7 +19,7 @@ using tensors::write_tensors;
 namespace {
 
 constexpr const char* kFormat = "heterog-policy";
-constexpr int kVersion = 7;
+constexpr int kVersion = 8;
 constexpr int kUnchecked = 1;  // without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";

@@ -35,6 +35,15 @@ const TrainConfig& Policy::config() const { return impl_->config; }
 
 std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluator& evaluator,
                                       int samples, const Rng& rng) {
+  std::vector<decide::Strategy> strategies;
+  for (Proposal& one : propose_with_needs(policy, evaluator, samples, rng)) {
+    strategies.push_back(std::move(one.strategy));
+  }
+  return strategies;
+}
+
+std::vector<Proposal> propose_with_needs(const Policy& policy, oracle::BatchEvaluator& evaluator,
+                                         int samples, const Rng& rng) {
   use_one_network_thread();
   torch::NoGradGuard no_grad;
   const auto max_groups = static_cast<int>(policy.config().max_groups);
@@ -50,9 +59,11 @@ std::vector<decide::Strategy> propose(const Policy& policy, oracle::BatchEvaluat
       proposed.push_back(std::move(drawn));
     }
   }
-  std::vector<decide::Strategy> strategies;
-  for (const Actions& actions : proposed) strategies.push_back(standalone_strategy(c, actions));
-  return strategies;
+  std::vector<Proposal> proposals;
+  for (const Actions& actions : proposed) {
+    proposals.push_back({standalone_strategy(c, actions), memory_need(c, actions)});
+  }
+  return proposals;
 }
 
 std::string shipped_policy_path() {

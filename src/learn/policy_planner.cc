@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "decide/micro_batches.h"
 #include "learn/api.h"
 #include "oracle/batch_evaluator.h"
@@ -44,6 +46,7 @@ constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
 constexpr int kPlansAlone = 10;
 constexpr int kProposals = 32;      // of which the most likely are simulated
 constexpr int kSettlingRounds = 2;  // of two plans each
+constexpr int kSideBySide = 2;      // are simulated before it is asked what fits
 
 class PolicyPlanner final : public search::Planner {
  public:
@@ -81,31 +84,83 @@ class PolicyPlanner final : public search::Planner {
     return others;
   }
 
+  static void note(const decide::Strategy& strategy, const search::Evaluation& evaluation) {
+    const decide::UnitDecision& first = strategy.units.raw().front();
+    logger().debug(
+        "proposed: {} micro-batches{}{}, {}{}, {} units, first on {} devices{}: {:.4f} s{}",
+        strategy.micro_batches, strategy.micro_batches > 1 ? " " : "",
+        strategy.micro_batches > 1 ? decide::pattern_name(strategy.pattern) : "",
+        decide::sync_method_name(first.sync), strategy.sync.empty() ? "" : " of several",
+        strategy.units.size(), first.replicas.size(), first.recompute ? ", recomputed" : "",
+        to_seconds(evaluation.step), evaluation.feasible ? "" : ", does not fit");
+  }
+
+  // Plans as they are said, one after another. But behind one that does not fit comes the next of
+  // its kind that by estimate needs less memory, and what needs as much comes after all others.
+  class Queue {
+   public:
+    explicit Queue(std::vector<Proposal> proposed) : proposed_(std::move(proposed)) {}
+    bool empty() const { return proposed_.empty(); }
+    Proposal next() {
+      const auto may_fit = [&](const Proposal& one) { return one.memory_need < least_[kind(one)]; };
+      auto at = std::ranges::find_if(proposed_, [&](const Proposal& one) {
+        return may_fit(one) && (!instead_ || kind(one) == *instead_);
+      });
+      if (at == proposed_.end()) at = std::ranges::find_if(proposed_, may_fit);
+      if (at == proposed_.end()) at = proposed_.begin();
+      instead_.reset();
+      Proposal one = std::move(*at);
+      proposed_.erase(at);
+      return one;
+    }
+    void did_not_fit(const Proposal& one) {
+      least_[kind(one)] = std::min(least_[kind(one)], one.memory_need);
+      instead_ = kind(one);
+    }
+
+   private:
+    static std::size_t kind(const Proposal& one) { return one.strategy.micro_batches > 1 ? 1 : 0; }
+    std::vector<Proposal> proposed_;
+    std::array<double, 2> least_ = {1e30, 1e30};  // that did not fit: of the batch, of pipelines
+    std::optional<std::size_t> instead_;          // of what did not fit
+  };
+
   // Six plans as they are said. Where hardly any of them fits, further ones follow. Else the best
   // of them is improved in at most four more: its shares are settled; or it is a pipeline, whose
   // stages have the shares that make them fast, and takes other numbers of micro-batches. What is
   // left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
-    std::vector<decide::Strategy> proposed =
-        propose(policy, evaluator, kProposals - 1, context.rng);
-    const std::size_t first =
-        std::min(proposed.size(), static_cast<std::size_t>(kPlansAlone - 2 * kSettlingRounds));
-    const auto measured = evaluator.evaluate(std::span(proposed).first(first));
+    Queue queue(propose_with_needs(policy, evaluator, kProposals - 1, context.rng));
     PlannerResult result{.found_by = "policy"};
-    std::size_t fitting = 0;
-    for (std::size_t i = 0; i < first; ++i) {
-      fitting += measured[i].evaluation.feasible ? 1 : 0;
-      consider(result, proposed[i], measured[i].evaluation);
-    }
-    std::vector<decide::Strategy> further(proposed.begin() + static_cast<long>(first),
-                                          proposed.end());
+    std::vector<decide::Strategy> tried;
+    int fitting = 0;
+    const auto try_next = [&](std::size_t count) {
+      std::vector<Proposal> now;
+      std::vector<decide::Strategy> strategies;
+      for (std::size_t i = 0; i < count && !queue.empty(); ++i) {
+        now.push_back(queue.next());
+        strategies.push_back(now.back().strategy);
+      }
+      const auto measured = evaluator.evaluate(strategies);
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        const search::Evaluation& evaluation = measured[i].evaluation;
+        note(strategies[i], evaluation);
+        if (!evaluation.feasible) queue.did_not_fit(now[i]);
+        fitting += evaluation.feasible ? 1 : 0;
+        if (consider(result, strategies[i], evaluation)) result.found_by = "policy";
+        tried.push_back(std::move(strategies[i]));
+      }
+    };
+    for (int i = 0; i < kPlansAlone - 2 * kSettlingRounds; i += kSideBySide) try_next(kSideBySide);
     if (fitting > 1 && result.strategy.micro_batches > 1) {
-      std::vector<decide::Strategy> others = nearest_parts(context.problem(), result.strategy);
-      std::erase_if(others, [&](const decide::Strategy& one) {
-        return std::ranges::count(std::span(proposed).first(first), one) > 0;
-      });
-      further.insert(further.begin(), others.begin(), others.end());
+      for (const decide::Strategy& one : nearest_parts(context.problem(), result.strategy)) {
+        if (evaluator.evaluations() >= kPlansAlone) break;
+        if (std::ranges::find(tried, one) != tried.end()) continue;
+        const search::Evaluation evaluation = evaluator.evaluate(std::span(&one, 1))[0].evaluation;
+        note(one, evaluation);
+        consider(result, one, evaluation);
+      }
     } else if (fitting > 1) {
       const space::GroupSummaries groups =
           space::summarize_groups(search::with_units(context.problem(), result.strategy));
@@ -115,12 +170,7 @@ class PolicyPlanner final : public search::Planner {
         result.found_by = "policy + shares";
       }
     }
-    for (const decide::Strategy& one : further) {
-      if (evaluator.evaluations() >= kPlansAlone) break;
-      if (consider(result, one, evaluator.evaluate(std::span(&one, 1))[0].evaluation)) {
-        result.found_by = "policy";
-      }
-    }
+    while (evaluator.evaluations() < kPlansAlone && !queue.empty()) try_next(1);
     result.evaluations = evaluator.evaluations();
     return result;
   }
@@ -173,6 +223,7 @@ class PolicyPlanner final : public search::Planner {
     for (std::int64_t parts : decide::possible_parts(problem, strategy)) {
       if (parts == strategy.micro_batches) continue;
       variants.push_back(decide::in_pipeline(problem, strategy, parts));
+      variants.back().pattern = strategy.pattern;
     }
     return variants;
   }

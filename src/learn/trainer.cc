@@ -1,6 +1,7 @@
 // Pretraining on the cases of a config, and fine-tuning on one problem (HeteroG §4.1.3).
 #include <ATen/Version.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <optional>
@@ -252,9 +253,12 @@ FinetuneResult finetune(const Policy& policy, oracle::Oracle& oracle,
                                 .entropy_floor = config.finetune_entropy_floor,
                                 .copy = copy ? &*copy : nullptr};
 
-  constexpr std::size_t kProposals = 5;
-  const std::vector<Actions> proposals =
-      likely_strategies(cases[0], say(learner.network, cases[0].features), kProposals);
+  // At most a quarter of the budget.
+  constexpr std::int64_t kMostProposals = 32;
+  const std::int64_t count = std::clamp<std::int64_t>(
+      options.budget.evaluations.value_or(4 * kMostProposals) / 4, 1, kMostProposals);
+  const std::vector<Actions> proposals = likely_strategies(
+      cases[0], say(learner.network, cases[0].features), static_cast<std::size_t>(count));
   keep_best(learner.states[0].best, proposals,
             evaluate_samples(cases[0], proposals, context.measure));
   learner.evaluations += static_cast<std::int64_t>(proposals.size());

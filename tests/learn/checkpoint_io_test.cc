@@ -168,9 +168,9 @@ TEST_F(CheckpointIo, OtherVersionsAndFilesWithoutAChecksumAreRefused) {
     }
     return "";
   };
-  EXPECT_EQ(refusal_of("7", true), "");
+  EXPECT_EQ(refusal_of("8", true), "");
   EXPECT_EQ(refusal_of("1", false), "");
-  EXPECT_THAT(refusal_of("7", false), testing::HasSubstr("checksum: is missing"));
+  EXPECT_THAT(refusal_of("8", false), testing::HasSubstr("checksum: is missing"));
   EXPECT_THAT(refusal_of("6", true),
               testing::HasSubstr("version: is 6, this program's is 7; train the policy again"));
 }
@@ -182,7 +182,7 @@ TEST_F(CheckpointIo, DamageIsAnInputError) {
   int accepted = 0;
   for (int round = 0; round < 2000; ++round) {
     TensorFile changed = file;
-    changed.metadata["version"] = round % 2 == 0 ? "7" : "1";
+    changed.metadata["version"] = round % 2 == 0 ? "8" : "1";
     std::string& text = changed.metadata["progress"];
     for (std::uint64_t i = 0, n = rng.below(4); i < n && round % 2 == 0; ++i) {
       const std::size_t at = rng.below(text.size());

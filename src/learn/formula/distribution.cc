@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -24,6 +25,14 @@ constexpr double kSharpness = 8;
 
 // Nats by which a mode's next choice is put back behind its last one, where plans are proposed.
 constexpr double kAgain = 2;
+
+// What the formula says of memory, in nats: so many for each part of itself that a device lacks, to
+// at most so many, as the estimate may be wrong; and for running all forward passes again.
+constexpr double kNatsOfMemory = 16, kMostNatsOfMemory = 4, kNatsOfRunningAgain = 1;
+
+double nats_of_memory(double need) {
+  return std::clamp(kNatsOfMemory * need, 0.0, kMostNatsOfMemory);
+}
 
 std::vector<double> doubles_of(const torch::Tensor& tensor) {
   const auto values = tensor.detach().to(torch::kFloat64).contiguous();
@@ -76,15 +85,45 @@ LearntChain learnt_chain(const FormulaTerms& terms, const FormulaOutput& output,
   return learnt;
 }
 
-// log π of each knob's values, shaped as the logits. A layout that has no row is impossible.
+// What the formula adds to the logits of each knob, shaped as these: plans that lack memory are
+// unlikely. A layout that has no row is impossible.
+std::vector<torch::Tensor> knobs_by_memory(const FormulaTerms& terms) {
+  std::vector<std::vector<double>> nats;
+  for (std::size_t knob = 0; knob < kKnobValues.size(); ++knob) {
+    nats.emplace_back(knob == 0 ? kLayouts : kLayouts * kKnobValues[knob], 0.0);
+  }
+  const auto at = [&](Knob knob, std::size_t layout, std::size_t value) -> double& {
+    const auto i = static_cast<std::size_t>(knob);
+    return nats[i][layout * kKnobValues[i] + value];
+  };
+  for (std::size_t layout = 0; layout < kLayouts; ++layout) {
+    if (!std::isfinite(terms.seconds[layout])) {
+      nats[0][layout] = kImpossible;
+      continue;
+    }
+    const MemoryNeed& need = terms.memory[layout];
+    const double once = nats_of_memory(need.once), again = nats_of_memory(need.again);
+    nats[0][layout] = -std::min(once, again);
+    at(Knob::kRecompute, layout, 0) = -once;
+    at(Knob::kRecompute, layout, 1) = -again - kNatsOfRunningAgain;
+    if (is_pipeline(mode_of(layout))) {
+      at(Knob::kOrder, layout, 0) = once - nats_of_memory(need.put_off);
+    }
+  }
+  std::vector<torch::Tensor> tensors = {from_doubles(nats[0])};
+  for (std::size_t knob = 1; knob < kKnobValues.size(); ++knob) {
+    tensors.push_back(from_doubles(nats[knob]).view({static_cast<std::int64_t>(kLayouts), -1}));
+  }
+  return tensors;
+}
+
+// log π of each knob's values, shaped as the logits.
 std::vector<torch::Tensor> knob_log_probabilities(const FormulaTerms& terms,
                                                   const FormulaOutput& output) {
-  std::vector<bool> never;
-  for (const double seconds : terms.seconds) never.push_back(!std::isfinite(seconds));
-  std::vector<torch::Tensor> log_p = {
-      torch::log_softmax(output.knobs[0].masked_fill(from_flags(never), kImpossible), 0)};
-  for (std::size_t knob = 1; knob < kKnobValues.size(); ++knob) {
-    log_p.push_back(torch::log_softmax(output.knobs[knob], 1));
+  const std::vector<torch::Tensor> by_memory = knobs_by_memory(terms);
+  std::vector<torch::Tensor> log_p;
+  for (std::size_t knob = 0; knob < kKnobValues.size(); ++knob) {
+    log_p.push_back(torch::log_softmax(output.knobs[knob] + by_memory[knob], knob == 0 ? 0 : 1));
   }
   return log_p;
 }
@@ -184,59 +223,141 @@ DrawnPlan to_plan(const FormulaTerms& terms, const std::vector<space::ActionId>&
 
 std::vector<DrawnPlan> formula_plans(const FormulaTerms& terms) {
   // Sums that count unlike parts of the aggregation are not held against each other.
-  std::array<std::optional<std::uint32_t>, 2> fastest;  // a layout of groups, a pipeline
-  for (std::uint32_t layout = 0; layout < kLayouts; ++layout) {
-    const bool pipeline = is_pipeline(mode_of(layout));
-    if (!pipeline && unhidden_of(layout) != kUnhidden[0]) continue;
-    std::optional<std::uint32_t>& best = fastest[pipeline ? 1 : 0];
-    if (std::isfinite(terms.seconds[layout]) &&
-        (!best || terms.seconds[layout] < terms.seconds[*best])) {
-      best = layout;
+  using Fastest = std::array<std::optional<std::uint32_t>, 2>;  // a layout of groups, a pipeline
+  const auto fastest = [&](bool must_fit) {
+    Fastest found;
+    for (std::uint32_t layout = 0; layout < kLayouts; ++layout) {
+      const bool pipeline = is_pipeline(mode_of(layout));
+      if (!pipeline && unhidden_of(layout) != kUnhidden[0]) continue;
+      if (!std::isfinite(terms.seconds[layout])) continue;
+      const MemoryNeed& need = terms.memory[layout];
+      if (must_fit && std::min(need.once, need.again) > 0) continue;
+      std::optional<std::uint32_t>& best = found[pipeline ? 1 : 0];
+      if (!best || terms.seconds[layout] < terms.seconds[*best]) best = layout;
     }
-  }
+    return found;
+  };
+  Fastest chosen = fastest(/*must_fit=*/true);
+  if (!chosen[0] && !chosen[1]) chosen = fastest(/*must_fit=*/false);
   std::vector<DrawnPlan> plans;
-  for (const std::optional<std::uint32_t>& layout : fastest) {
+  for (const std::optional<std::uint32_t>& layout : chosen) {
     if (!layout) continue;
     DrawnPlan plan{.choice = {*layout}, .path = terms.paths[*layout]};
-    const bool again = terms.memory[*layout].once > 0 && terms.memory[*layout].again < 0;
-    plan.choice[static_cast<std::size_t>(Knob::kRecompute)] = again ? 1 : 0;
+    const MemoryNeed& need = terms.memory[*layout];
+    const bool in_turns = is_pipeline(mode_of(*layout)) && need.put_off > 0;
+    plan.choice[static_cast<std::size_t>(Knob::kRecompute)] = need.once > 0 ? 1 : 0;
+    plan.choice[static_cast<std::size_t>(Knob::kOrder)] = in_turns ? 1 : 0;
     plans.push_back(std::move(plan));
   }
   return plans;
 }
 
-std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput& output,
-                                  std::int64_t samples, const Rng& rng) {
-  const torch::NoGradGuard no_grad;
-  const KnobNumbers knobs(knob_log_probabilities(terms, output));
+namespace {
+
+// Paths by π of the layouts that are asked about, each filtered once.
+class PathDrawer {
+ public:
+  PathDrawer(const FormulaTerms& terms, const FormulaOutput& output)
+      : terms_(terms), output_(output) {}
+  Path draw(std::size_t layout, const Rng& rng) {
+    if (is_pipeline(mode_of(layout))) return terms_.paths[layout];  // has one path alone
+    const Filled& filled = of(layout);
+    return sample_backward(filled.chain, filled.filtered, rng);
+  }
+  // The groups [begin, end) of `path` anew.
+  Path redraw(std::size_t layout, const Path& path, std::size_t begin, std::size_t end,
+              const Rng& rng) {
+    Chain chain = of(layout).chain;
+    for (std::size_t n = 0; n < chain.groups; ++n) {
+      if (n >= begin && n < end) continue;
+      for (std::size_t row = 0; row < chain.rows; ++row) {
+        if (row != path[n]) chain.own[n * chain.rows + row] = kImpossible;
+      }
+    }
+    return sample_backward(chain, filter_forward(chain), rng);
+  }
+
+ private:
   struct Filled {
     Chain chain;
     Filtered filtered;
   };
-  std::map<std::size_t, Filled> filled;  // of the layouts that are drawn
+  const Filled& of(std::size_t layout) {
+    auto at = filled_.find(layout);
+    if (at == filled_.end()) {
+      Chain chain = learnt_chain(terms_, output_, layout).chain;
+      Filtered filtered = filter_forward(chain);
+      at = filled_.emplace(layout, Filled{std::move(chain), std::move(filtered)}).first;
+    }
+    return at->second;
+  }
+  const FormulaTerms& terms_;
+  const FormulaOutput& output_;
+  std::map<std::size_t, Filled> filled_;
+};
+
+bool matters_to(std::size_t knob, const PlanChoice& choice) {
+  return matters(static_cast<Knob>(knob), mode_of(choice[0]));
+}
+
+// One knob of the plan anew, and what depends on it.
+void redraw_knob(const KnobNumbers& knobs, PathDrawer& paths, DrawnPlan& plan, Rng& rng) {
+  std::vector<std::size_t> that_matter;
+  for (std::size_t knob = 0; knob < kKnobValues.size(); ++knob) {
+    if (matters_to(knob, plan.choice)) that_matter.push_back(knob);
+  }
+  const std::size_t knob = that_matter[rng.below(that_matter.size())];
+  const std::uint32_t before = plan.choice[knob];
+  plan.choice[knob] = draw_value(knobs.of(knob, plan.choice[0]), rng);
+  if (knob != 0 || plan.choice[0] == before) return;
+  for (std::size_t other = 1; other < kKnobValues.size(); ++other) {
+    const bool matters_now = matters_to(other, plan.choice);
+    plan.choice[other] = matters_now ? draw_value(knobs.of(other, plan.choice[0]), rng) : 0;
+  }
+  plan.path = paths.draw(plan.choice[0], rng.split(1));
+}
+
+}  // namespace
+
+std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput& output,
+                                  std::int64_t samples, const Rng& rng) {
+  const torch::NoGradGuard no_grad;
+  const KnobNumbers knobs(knob_log_probabilities(terms, output));
+  PathDrawer paths(terms, output);
   std::vector<DrawnPlan> plans;
   for (std::int64_t s = 0; s < samples; ++s) {
     Rng own = rng.split(static_cast<std::uint64_t>(s));
     DrawnPlan plan;
     for (std::size_t knob = 0; knob < kKnobValues.size(); ++knob) {
-      if (matters(static_cast<Knob>(knob), mode_of(plan.choice[0]))) {
-        plan.choice[knob] = draw_value(knobs.of(knob, plan.choice[0]), own);
-      }
+      if (!matters_to(knob, plan.choice)) continue;
+      plan.choice[knob] = draw_value(knobs.of(knob, plan.choice[0]), own);
     }
-    const std::size_t layout = plan.choice[0];
-    if (is_pipeline(mode_of(layout))) {  // has one path alone
-      plan.path = terms.paths[layout];
-      plans.push_back(std::move(plan));
-      continue;
-    }
-    auto at = filled.find(layout);
-    if (at == filled.end()) {
-      Chain chain = learnt_chain(terms, output, layout).chain;
-      Filtered filtered = filter_forward(chain);
-      at = filled.emplace(layout, Filled{std::move(chain), std::move(filtered)}).first;
-    }
-    plan.path = sample_backward(at->second.chain, at->second.filtered, own.split(1));
+    plan.path = paths.draw(plan.choice[0], own.split(1));
     plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+std::vector<DrawnPlan> redraw_parts(const FormulaTerms& terms, const FormulaOutput& output,
+                                    const DrawnPlan& plan, std::int64_t samples, const Rng& rng) {
+  constexpr std::uint64_t kKnobEvery = 4;
+  const torch::NoGradGuard no_grad;
+  const KnobNumbers knobs(knob_log_probabilities(terms, output));
+  PathDrawer paths(terms, output);
+  const std::size_t groups = plan.path.size();
+  std::vector<DrawnPlan> plans;
+  for (std::int64_t s = 0; s < samples; ++s) {
+    Rng own = rng.split(static_cast<std::uint64_t>(s));
+    DrawnPlan made = plan;
+    if (is_pipeline(mode_of(plan.choice[0])) || own.below(kKnobEvery) == 0) {
+      redraw_knob(knobs, paths, made, own);
+    } else {
+      const std::size_t longest = std::size_t{1} << own.below(std::bit_width(groups));
+      const std::size_t length = 1 + own.below(std::min(groups, longest));
+      const std::size_t begin = own.below(groups - length + 1);
+      made.path = paths.redraw(plan.choice[0], plan.path, begin, begin + length, own.split(1));
+    }
+    plans.push_back(std::move(made));
   }
   return plans;
 }

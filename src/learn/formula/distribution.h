@@ -31,13 +31,20 @@ std::vector<space::ActionId> to_actions(const FormulaTerms& terms, const DrawnPl
 DrawnPlan to_plan(const FormulaTerms& terms, const std::vector<space::ActionId>& actions);
 
 // What the formula says by itself: the layout of groups that it finds fastest and the pipeline,
-// each if there is one, with recomputation where the estimate of its memory asks for it.
+// each if there is one that fits by the estimate of its memory, with recomputation and in the order
+// that this asks for; or if none fits, whatever their memory.
 std::vector<DrawnPlan> formula_plans(const FormulaTerms& terms);
 
 // S draws from one pass, by forward filtering and backward sampling; draw s depends on (rng, s)
 // alone.
 std::vector<DrawnPlan> draw_plans(const FormulaTerms& terms, const FormulaOutput& output,
                                   std::int64_t samples, const Rng& rng);
+
+// `plan`, but for a stretch of groups, of 1 to N, each power of two as likely as the next, whose
+// rows are drawn anew by π given all others; every fourth, and a pipeline always, but for one knob.
+// Of another layout the path is drawn as a whole. Draw s depends on (rng, s) alone.
+std::vector<DrawnPlan> redraw_parts(const FormulaTerms& terms, const FormulaOutput& output,
+                                    const DrawnPlan& plan, std::int64_t samples, const Rng& rng);
 
 // The best path of the most likely choices, as many as `take` wants: it is given one after another,
 // the most likely first, and says whether to go on. Further choices of one mode come later than

@@ -40,7 +40,8 @@ decide::Strategy formula_strategy(const cost::Problem& problem, const space::Act
   const LayoutMode mode = mode_of(value(Knob::kLayout));
   const bool again = value(Knob::kRecompute) == 1;
   if (is_pipeline(mode)) {
-    return pipeline_strategy(problem, *pipeline_of(terms, value(Knob::kLayout), again));
+    return pipeline_strategy(problem, *pipeline_of(terms, value(Knob::kLayout), again),
+                             kPatternValues[value(Knob::kOrder)]);
   }
   std::vector<space::ActionId> rows;
   for (const std::uint32_t row : plan.path) rows.push_back(terms.rows[row]);

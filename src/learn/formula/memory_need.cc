@@ -3,17 +3,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "space/cluster_summary.h"
 
 namespace heterog::learn {
 
-MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& costs,
+std::vector<double> made_for_later(const cost::Problem& problem) {
+  const graph::ModelGraph& graph = *problem.graph;
+  const auto is_forward = [&](OpId op) { return graph.op(op).phase == graph::Phase::kForward; };
+  std::vector<double> made(problem.grouping.count(), 0);
+  IdVector<TensorId, std::uint8_t> counted(graph.tensor_count(), 0);
+  for (OpId op : problem.folded->ops) {
+    if (!is_forward(op)) continue;
+    for (const graph::Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid() || !is_forward(read.producer)) continue;
+      const GroupId from = problem.grouping.group_of[read.producer];
+      if (from == problem.grouping.group_of[op] || std::exchange(counted[read.base], 1)) continue;
+      made[from.value()] += static_cast<double>(graph.bytes(read.base, problem.batch));
+    }
+  }
+  return made;
+}
+
+MemoryNeed memory_need(const space::Summary& summary, const std::vector<double>& made,
                        const std::vector<const std::vector<decide::Replica>*>& replicas,
                        bool sharded) {
   struct Held {
     double state = 0, once = 0;
-    double again = 0, largest = 0;  // what groups read, and the greatest that one of them keeps
+    double again = 0, largest = 0;  // of later groups, and the greatest that one of them keeps
   };
   IdVector<DeviceId, Held> held(summary.problem.cluster->device_count());
   for (GroupId group : id_range<GroupId>(replicas.size())) {
@@ -29,11 +47,11 @@ MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& 
       at.state += static_cast<double>(2 * info.parameter_bytes) +
                   static_cast<double>(info.optimizer_bytes) / shards;
       at.once += activations;
-      at.again += share * costs.crossing[group.value()];
+      at.again += share * made[group.value()];
       at.largest = std::max(at.largest, activations);
     }
   }
-  MemoryNeed need{.once = -10, .again = -10};
+  MemoryNeed need{.once = -10, .again = -10, .put_off = -10};
   for (DeviceId device : summary.problem.cluster->device_ids()) {
     const Held& at = held[device];
     if (at.state + at.once == 0) continue;
@@ -41,6 +59,7 @@ MemoryNeed memory_need(const space::Summary& summary, const space::LayoutCosts& 
     need.once = std::max(need.once, std::log((at.state + at.once) / capacity));
     need.again = std::max(need.again, std::log((at.state + at.again + at.largest) / capacity));
   }
+  need.put_off = need.once;
   return need;
 }
 

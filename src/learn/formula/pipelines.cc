@@ -17,7 +17,7 @@ CutPool pool_of(const cost::Problem& problem, bool again, const std::vector<std:
   CutPool pool(problem,
                {.turns = Options::Turns::kPriorities,
                 .recompute = again ? Options::Recompute::kAll : Options::Recompute::kNone},
-               search::make_chain(problem, search::kMostLayers), parts);
+               search::make_chain_of_blocks(problem, search::kMostLayers), parts);
   pool.add(search::promising_lines(problem),
            {2, search::most_stages(problem.cluster->device_count())});
   return pool;
@@ -34,13 +34,15 @@ FormulaPipelines formula_pipelines(const cost::Problem& problem) {
   if (problem.cluster->device_count() < 2 || parts.empty()) return found;
   for (const bool again : {false, true}) {
     const auto pool = std::make_shared<const CutPool>(pool_of(problem, again, parts));
-    const search::Staging plain{.pattern = decide::Pattern::kZeroBubble, .order_rounds = 1};
-    // Layers that share parameters make stages wait for each other, or they do not.
-    search::Staging apart = plain;
     const search::Chain& chain = pool->of(again).chain;
-    apart.tied_together = search::ties_layers(problem, chain);
+    const bool ties = search::ties_layers(problem, chain);
+    const search::Staging plain{.order_rounds = 1, .tied_together = ties};
+    // What layers share is where the first of them is, and stages wait for each other; or it is
+    // not.
+    search::Staging apart = plain;
+    apart.tied_together = false;
     if (search::shares_copies(problem, chain)) apart.copies = search::Copies::kWhereRead;
-    const bool shares = apart.tied_together || apart.copies != plain.copies;
+    const bool shares = ties || apart.copies != plain.copies;
     for (const search::Cut& cut : pool->found) {
       const auto at = static_cast<std::size_t>(
           std::ranges::find(kPipelineParts, pool->micro_batches[cut.costs]) -
@@ -58,19 +60,23 @@ FormulaPipelines formula_pipelines(const cost::Problem& problem) {
   return found;
 }
 
-decide::Strategy pipeline_strategy(const cost::Problem& problem, const FormulaPipeline& pipeline) {
-  return pipeline.pool->strategy(problem, pipeline.cut, pipeline.how);
+decide::Strategy pipeline_strategy(const cost::Problem& problem, const FormulaPipeline& pipeline,
+                                   decide::Pattern pattern) {
+  search::Staging how = pipeline.how;
+  how.pattern = pattern;
+  return pipeline.pool->strategy(problem, pipeline.cut, how);
 }
 
-double fullness(const FormulaPipeline& pipeline) {
+double fullness(const FormulaPipeline& pipeline, bool all_kept) {
   const search::StageCosts& costs =
       pipeline.pool->of(pipeline.cut.recompute).costs[pipeline.cut.costs];
   const std::vector<search::Stage>& stages = pipeline.cut.stages;
   double most = -10;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const search::StageCosts::Group group = costs.group(stages[s].devices);
-    const auto in_flight = std::min(pipeline.pool->micro_batches[pipeline.cut.costs],
-                                    static_cast<std::int64_t>(stages.size() - s));
+    const std::int64_t all = pipeline.pool->micro_batches[pipeline.cut.costs];
+    const auto in_flight =
+        all_kept ? all : std::min(all, static_cast<std::int64_t>(stages.size() - s));
     const double held = costs.held_bytes(stages[s].begin, stages[s].end, group, in_flight);
     most = std::max(most, std::log(std::max(1.0, held) / group.memory));
   }

@@ -18,7 +18,7 @@ namespace heterog::learn {
 struct FormulaPipeline {
   std::shared_ptr<const search::CutPool> pool;
   search::Cut cut;
-  search::Staging how;
+  search::Staging how;  // but for its pattern
 };
 
 // Of each layout that is a pipeline, from the first on; with nothing that runs again, and with all
@@ -30,8 +30,10 @@ using FormulaPipelines =
 
 FormulaPipelines formula_pipelines(const cost::Problem& problem);
 // With its units spelled out.
-decide::Strategy pipeline_strategy(const cost::Problem& problem, const FormulaPipeline& pipeline);
-// Log of the bytes that the fullest device holds over what it may, by estimate.
-double fullness(const FormulaPipeline& pipeline);
+decide::Strategy pipeline_strategy(const cost::Problem& problem, const FormulaPipeline& pipeline,
+                                   decide::Pattern pattern);
+// Log of the bytes that the fullest device holds over what it may, by estimate; with all
+// micro-batches kept to the end, or as few as one forward and one backward pass in turns keep.
+double fullness(const FormulaPipeline& pipeline, bool all_kept);
 
 }  // namespace heterog::learn

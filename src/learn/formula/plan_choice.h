@@ -42,9 +42,14 @@ inline constexpr std::size_t kLayouts = kKnobValues[0];
 inline constexpr std::int64_t kOtherKnobValues =
     kKnobValues[1] + kKnobValues[2] + kKnobValues[3] + kKnobValues[4];
 // Numbers by which the network knows a layout (layout_features).
-inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 9;
+inline constexpr std::int64_t kLayoutFeatures = kLayoutModes + kUnhidden.size() + 10;
+// Of Knob::kOrder, of a layout of groups and of a pipeline.
 inline constexpr std::array<decide::OrderPolicy, 3> kOrderValues = {
     decide::OrderPolicy::kRankQueued, decide::OrderPolicy::kRank, decide::OrderPolicy::kFifo};
+inline constexpr std::array<decide::Pattern, 3> kPatternValues = {
+    decide::Pattern::kZeroBubble, decide::Pattern::kOneForwardOneBackward,
+    decide::Pattern::kListed};
+static_assert(kOrderValues.size() == kPatternValues.size());
 // Of Knob::kServers: a parameter has one server, or several with a part of its rows each.
 inline constexpr std::uint32_t kOneServer = 0, kSeveralServers = 1;
 inline constexpr std::array<Bytes, 3> kBucketValues = {0, decide::kLargeBucketBytes,
@@ -60,12 +65,10 @@ inline double unhidden_of(std::size_t layout) { return kUnhidden[layout % kUnhid
 inline std::int64_t parts_of(std::size_t layout) {
   return kPipelineParts[layout % kPipelineParts.size()];
 }
-// Whether a knob says anything of plans of this layout: order, buckets and servers are those of the
-// batch as a whole.
+// Whether a knob says anything of plans of this layout: buckets and servers are those of the batch
+// as a whole.
 inline bool matters(Knob knob, LayoutMode mode) {
   switch (knob) {
-    case Knob::kOrder:
-      return !is_pipeline(mode);
     case Knob::kBucket:
       return !is_pipeline(mode) && mode != LayoutMode::kServers &&
              mode != LayoutMode::kServersInstead && mode != LayoutMode::kFewerServers;
@@ -73,6 +76,7 @@ inline bool matters(Knob knob, LayoutMode mode) {
       return mode == LayoutMode::kServers || mode == LayoutMode::kServersInstead ||
              mode == LayoutMode::kMixed || mode == LayoutMode::kFewerServers;
     case Knob::kLayout:
+    case Knob::kOrder:
     case Knob::kRecompute:
       return true;
   }

@@ -109,12 +109,12 @@ LayoutShape shape_of_pipeline(const FormulaPipeline& pipeline) {
 }
 
 MemoryNeed need_of_path(const space::Summary& summary, const FormulaTerms& terms,
-                        std::size_t layout) {
+                        const std::vector<double>& made, std::size_t layout) {
   std::vector<const std::vector<decide::Replica>*> replicas;
   for (const std::uint32_t row : terms.paths[layout]) {
     replicas.push_back(&summary.actions.decision(terms.rows[row]).replicas);
   }
-  return memory_need(summary, terms.costs, replicas, mode_of(layout) == LayoutMode::kSharded);
+  return memory_need(summary, made, replicas, mode_of(layout) == LayoutMode::kSharded);
 }
 
 }  // namespace
@@ -132,6 +132,7 @@ FormulaTerms formula_terms(const space::Summary& summary) {
   terms.costs = space::layout_costs(summary, terms.rows);
   terms.pipelines = formula_pipelines(summary.problem);
   const std::vector<RowKind> kinds = kinds_of(summary, terms);
+  const std::vector<double> made = made_for_later(summary.problem);
   for (std::size_t layout = 0; layout < terms.allowed.size(); ++layout) {
     for (const RowKind& kind : kinds) {
       terms.allowed[layout].push_back(allowed(mode_of(layout), kind));
@@ -141,8 +142,9 @@ FormulaTerms formula_terms(const space::Summary& summary) {
       const FormulaPipeline* pipeline = pipeline_of(terms, layout, false);
       terms.seconds[layout] = pipeline == nullptr ? kNever : pipeline->cut.seconds;
       if (pipeline == nullptr) continue;
-      terms.memory[layout] = {.once = fullness(*pipeline),
-                              .again = fullness(*pipeline_of(terms, layout, true))};
+      terms.memory[layout] = {.once = fullness(*pipeline, false),
+                              .again = fullness(*pipeline_of(terms, layout, true), false),
+                              .put_off = fullness(*pipeline, true)};
       continue;
     }
     if (std::ranges::none_of(terms.allowed[layout], std::identity())) {
@@ -152,7 +154,7 @@ FormulaTerms formula_terms(const space::Summary& summary) {
     const Chain chain = formula_chain(terms, layout);
     terms.paths[layout] = best_path(chain);
     terms.seconds[layout] = -score(chain, terms.paths[layout]);
-    terms.memory[layout] = need_of_path(summary, terms, layout);
+    terms.memory[layout] = need_of_path(summary, terms, made, layout);
   }
   return terms;
 }
@@ -163,6 +165,14 @@ const FormulaPipeline* pipeline_of(const FormulaTerms& terms, std::size_t layout
     if (both[one]) return &*both[one];
   }
   return nullptr;
+}
+
+double memory_need(const FormulaTerms& terms, const PlanChoice& choice) {
+  const auto value = [&](Knob knob) { return choice[static_cast<std::size_t>(knob)]; };
+  const MemoryNeed& need = terms.memory[value(Knob::kLayout)];
+  if (value(Knob::kRecompute) == 1) return need.again;
+  const bool put_off = is_pipeline(mode_of(value(Knob::kLayout))) && value(Knob::kOrder) == 0;
+  return put_off ? need.put_off : need.once;
 }
 
 std::vector<float> layout_features(const FormulaTerms& terms) {
@@ -185,6 +195,7 @@ std::vector<float> layout_features(const FormulaTerms& terms) {
                               shape.most_groups,
                               std::clamp(terms.memory[layout].once, -2.0, 2.0),
                               std::clamp(terms.memory[layout].again, -2.0, 2.0),
+                              std::clamp(terms.memory[layout].put_off, -2.0, 2.0),
                               1};
       std::ranges::copy(known, row.end() - std::ssize(known));
     }

@@ -30,6 +30,9 @@ FormulaTerms formula_terms(const space::Summary& summary);
 // none.
 const FormulaPipeline* pipeline_of(const FormulaTerms& terms, std::size_t layout, bool again);
 
+// The estimate of memory that goes with the choice: forward passes run again, gradients put off.
+double memory_need(const FormulaTerms& terms, const PlanChoice& choice);
+
 // [layouts, kLayoutFeatures], row by row: mode and hidden part, and what the path of it is like.
 std::vector<float> layout_features(const FormulaTerms& terms);
 

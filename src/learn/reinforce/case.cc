@@ -137,6 +137,10 @@ decide::Strategy standalone_strategy(const Case& c, const Actions& actions) {
   return strategy;
 }
 
+double memory_need(const Case& c, const Actions& actions) {
+  return c.formula ? memory_need(*c.formula, to_plan(*c.formula, actions).choice) : 0;
+}
+
 Measure simulated(ThreadPool& threads) {
   return [&threads](const Case& c, std::span<const decide::Strategy> strategies) {
     std::vector<decide::Strategy> as_they_are(strategies.begin(), strategies.end());

@@ -70,6 +70,9 @@ std::unique_ptr<const cost::Problem> regrouped(const cost::Problem& problem, int
 decide::Strategy strategy_of(const Case& c, const Actions& actions);
 // With its units spelled out, so that it fits the problem whatever that problem's own groups are.
 decide::Strategy standalone_strategy(const Case& c, const Actions& actions);
+// The formula's estimate of the fullest device, as the logarithm of the bytes that it holds over
+// what it may; 0 without a formula.
+double memory_need(const Case& c, const Actions& actions);
 
 // What a policy proposes of a case without drawing, the most likely strategy first: `count` of
 // them, or as many as there are, those of the formula alone among them. By a head that decides

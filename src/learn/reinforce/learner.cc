@@ -94,18 +94,24 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
 
 // How many of a turn's strategies are edits, the last ones: none before anything is known.
 std::int64_t edits_of(const LearningContext& context, const TrainConfig& config, const Turn& turn) {
-  if (begins_as_formula(config)) return 0;
   return context.draws == DrawnBy::kRunsAndEdits && turn.edited ? config.samples / 2 : 0;
 }
 
-// Actions of a turn's case by what the network says, and by the best so far. Plans of the formula's
-// policy agree from group to group as they are.
+// Actions of a turn's case by what the network says, and by the best so far. Whole plans of the
+// formula's policy agree from group to group as they are.
 Draws draw_actions(const LearningContext& context, const TrainConfig& config, const Said& said,
                    const Turn& turn, const Rng& rng) {
+  const std::int64_t edits = edits_of(context, config, turn);
   if (said.formula) {
     const FormulaTerms& terms = *context.cases[turn.index].formula;
     Draws draws;
-    for (const DrawnPlan& plan : draw_plans(terms, *said.formula, config.samples, rng)) {
+    for (const DrawnPlan& plan : draw_plans(terms, *said.formula, config.samples - edits, rng)) {
+      draws.actions.push_back(to_actions(terms, plan));
+    }
+    if (edits == 0) return draws;
+    const DrawnPlan best = to_plan(terms, turn.edited->actions);
+    for (const DrawnPlan& plan :
+         redraw_parts(terms, *said.formula, best, edits, rng.split(kEdits))) {
       draws.actions.push_back(to_actions(terms, plan));
     }
     return draws;
@@ -114,7 +120,6 @@ Draws draw_actions(const LearningContext& context, const TrainConfig& config, co
   if (context.draws == DrawnBy::kGroups) {
     return {.actions = sample_actions(log_probabilities, config.samples, rng)};
   }
-  const std::int64_t edits = edits_of(context, config, turn);
   Draws draws = draw_runs(log_probabilities, config.samples - edits, rng);
   if (edits > 0) {
     append(draws, draw_edits(log_probabilities, turn.edited->actions, edits, rng.split(kEdits)));
@@ -193,8 +198,14 @@ CaseLossInput note_turn(Learner& learner, const LearningContext& context, Turn& 
   for (const search::Evaluation& e : turn.evaluations) rewards.push_back(reward_of(c, e));
   state.average = updated(state.average, rewards);
   const auto edits = static_cast<std::size_t>(edits_of(context, config, turn));
-  input.advantages = c.formula ? advantages_over_others(rewards, kOthers)
-                               : worth(config, turn, edits, rewards, state.average);
+  if (c.formula) {
+    // Edits of the best so far are no draws of the policy: they are looked at, and teach nothing.
+    const std::size_t drawn = rewards.size() - edits;
+    input.advantages = advantages_over_others(std::span(rewards).first(drawn), kOthers);
+    if (turn.draws.actions.size() > drawn) turn.draws.actions.resize(drawn);
+  } else {
+    input.advantages = worth(config, turn, edits, rewards, state.average);
+  }
   input.draws = std::move(turn.draws);
   input.elite = state.best->actions;
   progress.mean_reward +=

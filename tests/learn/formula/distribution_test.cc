@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "learn/formula/formula_strategy.h"
@@ -85,6 +86,27 @@ TEST(FormulaDistribution, BeginsAsTheFormula) {
   }
 }
 
+// 192 samples of which eight GPUs hold 90: forward passes run again, or pass in micro-batches whose
+// gradients are not put off.
+TEST(FormulaDistribution, BeginsWithWhatFits) {
+  const Case c = formula_case("bert_large24", "heterog-8gpu", 192, 24);
+  const Said said = say(make_network(formula_config(24), 3), c.features);
+  std::vector<Actions> proposed;
+  visit_likely_plans(*c.formula, *said.formula, [&](const DrawnPlan& plan) {
+    proposed.push_back(to_actions(*c.formula, plan));
+    return proposed.size() < 6;
+  });
+  for (const DrawnPlan& plan : formula_plans(*c.formula)) {
+    proposed.push_back(to_actions(*c.formula, plan));
+  }
+  ThreadPool threads(1);
+  std::size_t fitting = 0;
+  for (const search::Evaluation& e : evaluate_samples(c, proposed, simulated(threads))) {
+    fitting += e.feasible ? 1 : 0;
+  }
+  EXPECT_GE(fitting, proposed.size() - 2);
+}
+
 TEST(FormulaDistribution, ParametersMayHaveSeveralServers) {
   const Case c = formula_case("alexnet", "heterog-4gpu", 64, 8);
   const FormulaOutput output = random_output(c, 0);
@@ -161,12 +183,56 @@ TEST(FormulaDistribution, GradientsAreThoseOfTheLogLikelihood) {
   }
 }
 
+// Of a stretch alone, by π given the rest: as often as draws of whole paths that agree elsewhere.
+TEST(FormulaDistribution, PartsAreDrawnGivenTheRest) {
+  const Case c = formula_case("vgg19-tiny", "heterog-4gpu", 64, 8);
+  const FormulaOutput output = random_output(c, 1);
+  std::optional<DrawnPlan> start;
+  for (const DrawnPlan& plan : draw_plans(*c.formula, output, 50, Rng(3))) {
+    if (!is_pipeline(mode_of(plan.choice[0]))) start = plan;
+  }
+  ASSERT_TRUE(start);
+  std::map<Path, double> seen;  // plans in which the last group alone may differ
+  std::size_t paths = 0, knobs = 0;
+  for (const DrawnPlan& plan : redraw_parts(*c.formula, output, *start, 60'000, Rng(4))) {
+    if (plan.choice != start->choice) {
+      ++knobs;
+      continue;
+    }
+    std::size_t first = 0, last = 0, differing = 0;
+    for (std::size_t n = 0; n < plan.path.size(); ++n) {
+      if (plan.path[n] == start->path[n]) continue;
+      if (differing++ == 0) first = n;
+      last = n;
+    }
+    paths += differing > 0;
+    EXPECT_LE(differing, last - first + 1);
+    if (differing == 1 && first + 1 == plan.path.size()) ++seen[plan.path];
+  }
+  EXPECT_GT(paths, 1000u);
+  EXPECT_GT(knobs, 1000u);
+  ASSERT_GT(seen.size(), 2u);
+  const auto log_p = [&](const Path& path) {
+    return weighted_log_likelihood(*c.formula, output, {{.choice = start->choice, .path = path}},
+                                   {1})
+        .item<double>();
+  };
+  // Of those that were drawn often enough to tell.
+  const auto most = std::ranges::max_element(seen, {}, [](const auto& one) { return one.second; });
+  for (const auto& [path, count] : seen) {
+    if (count < 200) continue;
+    EXPECT_NEAR(std::log(count / most->second), log_p(path) - log_p(most->first),
+                5 / std::sqrt(count));
+  }
+}
+
 TEST(FormulaDistribution, EveryDrawIsAPlan) {
   const Case c = formula_case("bert_large24-tiny", "heterog-4gpu", 16, 12);
   const FormulaOutput output = random_output(c, 1);
   const std::vector<DrawnPlan> plans = draw_plans(*c.formula, output, 200, Rng(9));
   EXPECT_EQ(draw_plans(*c.formula, output, 20, Rng(9))[19], plans[19]);
   std::set<LayoutMode> modes;
+  std::set<decide::Pattern> patterns;
   std::vector<Actions> drawn;
   for (const DrawnPlan& plan : plans) {
     modes.insert(mode_of(plan.choice[0]));
@@ -178,8 +244,13 @@ TEST(FormulaDistribution, EveryDrawIsAPlan) {
     }
     const decide::Strategy strategy = standalone_strategy(c, drawn.back());
     EXPECT_EQ(strategy.micro_batches > 1, is_pipeline(mode_of(plan.choice[0])));
+    if (strategy.micro_batches > 1) {
+      EXPECT_EQ(strategy.pattern, kPatternValues[plan.choice[std::size_t(Knob::kOrder)]]);
+      patterns.insert(strategy.pattern);
+    }
   }
   EXPECT_EQ(modes.size(), kLayoutModes);
+  EXPECT_EQ(patterns.size(), kPatternValues.size());
   ThreadPool threads(1);
   for (const search::Evaluation& e : evaluate_samples(c, drawn, simulated(threads))) {
     EXPECT_GT(e.step, 0);
