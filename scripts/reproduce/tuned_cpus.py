@@ -4,7 +4,8 @@
 
 Two processes on a core each stand for two devices, of which the last repeats its work; `tc tbf`
 shapes the loopback that they talk over, in a network namespace. The cluster file says nothing of
-that: it has another bandwidth, and both devices are believed to be alike. Of each model
+that: it has another bandwidth, and one device is believed to be half as fast as the other. Of each
+model
 
 1. `heterog plan` makes the nominal plan;
 2. `heterog tune` makes one in its rounds;
