@@ -154,7 +154,7 @@ TEST_F(Errors, ACheckpointOfAnotherFeatureVersion) {
     text.replace(at, from.size(), to);
   };
   replace("\"checksum\":", "\"no-check\":");
-  replace(",\"version\":\"7\"", ",\"version\":\"1\"");
+  replace(",\"version\":\"8\"", ",\"version\":\"1\"");
   replace("\"feature_version\":\"3\"", "\"feature_version\":\"9\"");
   const std::string old = write("old.ckpt", text);
   expect_refused(plan(kGraph, kCluster) + " --planner policy --policy " + old,

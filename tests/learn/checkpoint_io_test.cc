@@ -171,8 +171,8 @@ TEST_F(CheckpointIo, OtherVersionsAndFilesWithoutAChecksumAreRefused) {
   EXPECT_EQ(refusal_of("8", true), "");
   EXPECT_EQ(refusal_of("1", false), "");
   EXPECT_THAT(refusal_of("8", false), testing::HasSubstr("checksum: is missing"));
-  EXPECT_THAT(refusal_of("6", true),
-              testing::HasSubstr("version: is 6, this program's is 7; train the policy again"));
+  EXPECT_THAT(refusal_of("7", true),
+              testing::HasSubstr("version: is 7, this program's is 8; train the policy again"));
 }
 
 // Bytes and texts changed at random: those with a checksum that holds, and those without one.
