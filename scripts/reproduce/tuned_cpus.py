@@ -99,16 +99,17 @@ class Bench:
                           "--evaluations", trials, "--out", self.plan("trials"))  # fmt: skip
         return found["runs"], time.monotonic() - begin
 
+    def profiles(self) -> list:
+        """What was fitted on the way to the tuned plan."""
+        return [word for path in sorted((self.out / "costs").glob("*.json")) for word in ("--profile", path)]
+
     def measured(self, which: str, steps: int) -> float:
-        profiles = [word for path in sorted((self.out / "costs").glob("*.json")) for word in ("--profile", path)]
-        if which == "nominal":
-            profiles = []
+        profiles = [] if which == "nominal" else self.profiles()
         return self.here("run", *self.files, *profiles, "--plan", self.plan(which), *self.slow, "--steps", steps,
                          "--no-measure")["median_step_seconds"]  # fmt: skip
 
     def predicted(self) -> float:
-        profiles = [word for path in sorted((self.out / "costs").glob("*.json")) for word in ("--profile", path)]
-        return self.json(self.heterog, "simulate", *self.files, *profiles, "--plan", self.plan("tuned"),
+        return self.json(self.heterog, "simulate", *self.files, *self.profiles(), "--plan", self.plan("tuned"),
                          "--json")["step_seconds"]  # fmt: skip
 
 

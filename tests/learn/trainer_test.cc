@@ -352,12 +352,12 @@ TEST_F(Training, FinetuningLeavesThePlainStrategiesThatItBeginsWith) {
   EXPECT_LT(to_seconds(tuned.evaluation.step), 0.9 * plain);
 }
 
-// Annealing of 1,000 plans finds 11 % here.
+// 1,000 plans of annealing are 11 % shorter here than the ten of an untrained policy.
 TEST_F(Training, FinetuningFindsMoreThanThePolicyThatBeginsAsTheFormulaProposes) {
   TrainConfig config = tiny_config();
   config.actions = "formula";
   config.steps = 1;
-  config.samples = 6;
+  config.samples = 12;
   config.learning_rate = 1e-3;
   const Policy policy = Policy::load(train(config, {.out_dir = path("formula")}).policy_path);
   const auto problem = test_problem("bert_large24-tiny", "heterog-8gpu", 64, 2000);

@@ -3,25 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
+#include "search/pipeline/chain.h"
 #include "space/cluster_summary.h"
 
 namespace heterog::learn {
 
 std::vector<double> made_for_later(const cost::Problem& problem) {
-  const graph::ModelGraph& graph = *problem.graph;
-  const auto is_forward = [&](OpId op) { return graph.op(op).phase == graph::Phase::kForward; };
-  std::vector<double> made(problem.grouping.count(), 0);
-  IdVector<TensorId, std::uint8_t> counted(graph.tensor_count(), 0);
-  for (OpId op : problem.folded->ops) {
-    if (!is_forward(op)) continue;
-    for (const graph::Read& read : problem.folded->reads[op]) {
-      if (!read.producer.valid() || !is_forward(read.producer)) continue;
-      const GroupId from = problem.grouping.group_of[read.producer];
-      if (from == problem.grouping.group_of[op] || std::exchange(counted[read.base], 1)) continue;
-      made[from.value()] += static_cast<double>(graph.bytes(read.base, problem.batch));
-    }
+  const graph::Grouping& grouping = problem.grouping;
+  IdVector<OpId, std::uint32_t> group_of;
+  for (const GroupId group : grouping.group_of) group_of.push_back(group.value());
+  std::vector<double> made(grouping.count(), 0);
+  for (const auto& [producer, tensor] : search::made_for_others(problem, group_of)) {
+    made[group_of[producer]] += static_cast<double>(problem.graph->bytes(tensor, problem.batch));
   }
   return made;
 }

@@ -94,7 +94,11 @@ std::vector<Turn> turns_from(std::size_t first, std::span<const std::size_t> cho
 
 // How many of a turn's strategies are edits, the last ones: none before anything is known.
 std::int64_t edits_of(const LearningContext& context, const TrainConfig& config, const Turn& turn) {
-  return context.draws == DrawnBy::kRunsAndEdits && turn.edited ? config.samples / 2 : 0;
+  if (context.draws != DrawnBy::kRunsAndEdits || !turn.edited) return 0;
+  if (!begins_as_formula(config)) return config.samples / 2;
+  // Draws are held against so many others.
+  const std::int64_t spare = config.samples - static_cast<std::int64_t>(kOthers) - 1;
+  return std::clamp(spare, std::int64_t{0}, config.samples / 2);
 }
 
 // Actions of a turn's case by what the network says, and by the best so far. Whole plans of the

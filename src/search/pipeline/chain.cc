@@ -38,6 +38,13 @@ bool is_forward(const cost::Problem& problem, OpId op) {
   return problem.graph->op(op).phase == Phase::kForward;
 }
 
+// Whether an op works on parameters alone.
+IdVector<OpId, std::uint8_t> made_of_parameters(const cost::Problem& problem) {
+  IdVector<OpId, std::uint8_t> made(problem.graph->op_count(), 0);
+  for (const graph::ParameterOp& one : problem.folded->parameter_ops) made[one.op] = 1;
+  return made;
+}
+
 // Of each forward op, in order: what is made by it or before and read after it.
 std::vector<AffineBytes> crossing(const cost::Problem& problem, const std::vector<OpId>& forward) {
   IdVector<OpId, std::uint32_t> position(problem.graph->op_count(), 0);
@@ -51,8 +58,7 @@ std::vector<AffineBytes> crossing(const cost::Problem& problem, const std::vecto
       last_read[read.base] = std::max(last_read[read.base], position[op]);
     }
   }
-  IdVector<OpId, std::uint8_t> of_parameters(problem.graph->op_count(), 0);
-  for (const graph::ParameterOp& made : problem.folded->parameter_ops) of_parameters[made.op] = 1;
+  const IdVector<OpId, std::uint8_t> of_parameters = made_of_parameters(problem);
   std::vector<AffineBytes> change(forward.size() + 1);
   for (OpId op : forward) {
     for (TensorId out : problem.graph->outputs(op)) {
@@ -228,21 +234,13 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
     layer.resident += graph.bytes(tensor, 1);
     if (tensor == parameter) layer.gradients += graph.bytes(tensor, 1);
   }
-  IdVector<OpId, std::uint8_t> of_parameters(graph.op_count(), 0);
-  for (const graph::ParameterOp& made : problem.folded->parameter_ops) of_parameters[made.op] = 1;
-  IdVector<TensorId, std::uint8_t> made(graph.tensor_count(), 0);
-  for (OpId op : forward) {
-    for (const Read& read : problem.folded->reads[op]) {
-      if (!read.producer.valid() || !is_forward(problem, read.producer)) continue;
-      if (chain.layer_of[read.producer] == chain.layer_of[op] || of_parameters[read.producer] ||
-          std::exchange(made[read.base], 1)) {
-        continue;
-      }
-      Chain::Layer& layer = chain.layers[chain.layer_of[read.producer]];
-      const AffineBytes bytes = bytes_of(graph, read.base);
-      layer.made_fixed += bytes.fixed;
-      layer.made_per_sample += bytes.per_sample;
-    }
+  const IdVector<OpId, std::uint8_t> of_parameters = made_of_parameters(problem);
+  for (const auto& [producer, tensor] : made_for_others(problem, chain.layer_of)) {
+    if (of_parameters[producer]) continue;
+    Chain::Layer& layer = chain.layers[chain.layer_of[producer]];
+    const AffineBytes bytes = bytes_of(graph, tensor);
+    layer.made_fixed += bytes.fixed;
+    layer.made_per_sample += bytes.per_sample;
   }
   IdVector<TensorId, std::uint8_t> saved(graph.tensor_count(), 0);
   for (OpId op : problem.folded->ops) {
@@ -259,6 +257,20 @@ Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_
     }
   }
   return chain;
+}
+
+std::vector<MadeForOthers> made_for_others(const cost::Problem& problem,
+                                           const IdVector<OpId, std::uint32_t>& part_of) {
+  std::vector<MadeForOthers> made;
+  IdVector<TensorId, std::uint8_t> known(problem.graph->tensor_count(), 0);
+  for (OpId op : forward_ops(problem)) {
+    for (const Read& read : problem.folded->reads[op]) {
+      if (!read.producer.valid() || !is_forward(problem, read.producer)) continue;
+      if (part_of[read.producer] == part_of[op] || std::exchange(known[read.base], 1)) continue;
+      made.push_back({read.producer, read.base});
+    }
+  }
+  return made;
 }
 
 Chain recomputed(Chain chain) {

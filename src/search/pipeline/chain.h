@@ -48,6 +48,15 @@ Chain make_chain_of_blocks(const cost::Problem& problem, std::size_t layers);
 Chain chain_cut_after(const cost::Problem& problem, const std::vector<std::size_t>& ends);
 std::vector<OpId> forward_ops(const cost::Problem& problem);
 
+// What forward ops make for forward ops of other parts of the model, each tensor once, with the op
+// that makes it. `part_of`: of every op.
+struct MadeForOthers {
+  OpId producer;
+  TensorId tensor;
+};
+std::vector<MadeForOthers> made_for_others(const cost::Problem& problem,
+                                           const IdVector<OpId, std::uint32_t>& part_of);
+
 // The same, in which every layer's forward pass runs again.
 Chain recomputed(Chain chain);
 
