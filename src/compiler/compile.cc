@@ -183,7 +183,12 @@ Plan compile(const cost::Problem& problem, const decide::Strategy& strategy,
 PlanOfFew compile_few(const cost::Problem& problem, const decide::Strategy& strategy,
                       const CompileOptions& options, Plan recycled) {
   decide::check_strategy(problem, strategy, "strategy");
-  const decide::Layout layout = decide::lay_out(problem, strategy);
+  return compile_few(problem, strategy, decide::lay_out(problem, strategy), options,
+                     std::move(recycled));
+}
+
+PlanOfFew compile_few(const cost::Problem& problem, const decide::Strategy& strategy,
+                      const decide::Layout& layout, const CompileOptions& options, Plan recycled) {
   if (auto symmetry = find_symmetry(problem, strategy, layout)) {
     const decide::Layout few = of_representatives(layout, *symmetry);
     if (run_passes(problem, strategy, options, few, &*symmetry, recycled)) {

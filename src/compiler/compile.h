@@ -4,6 +4,7 @@
 #include "compiler/compile_options.h"
 #include "compiler/plan.h"
 #include "cost/problem.h"
+#include "decide/layout.h"
 #include "decide/strategy.h"
 
 namespace heterog::compiler {
@@ -24,5 +25,8 @@ struct PlanOfFew {
 };
 PlanOfFew compile_few(const cost::Problem& problem, const decide::Strategy& strategy,
                       const CompileOptions& options = {}, Plan recycled = {});
+// Of a strategy that was checked, and its layout.
+PlanOfFew compile_few(const cost::Problem& problem, const decide::Strategy& strategy,
+                      const decide::Layout& layout, const CompileOptions& options, Plan recycled);
 
 }  // namespace heterog::compiler

@@ -73,9 +73,9 @@ void add_options(Words& words, const decide::Strategy& strategy) {
 
 // Of a candidate that is no strategy of the problem: worse than any that is.
 constexpr std::int64_t kRefused = std::numeric_limits<std::int64_t>::max() / 4;
-Measured refused_candidate(const cost::Problem& problem) {
+Measured refused_candidate(const cost::Problem& problem, Nanoseconds step = kRefused) {
   const Evaluation evaluation{
-      .step = kRefused, .missing_bytes = kRefused, .reward = reward(kRefused, false)};
+      .step = step, .missing_bytes = kRefused, .reward = reward(step, false)};
   return {evaluation, IdVector<DeviceId, Bytes>(problem.cluster->place_count(), 0), {}};
 }
 
@@ -103,16 +103,32 @@ std::int64_t BatchEvaluator::evaluations_left() const {
 
 double BatchEvaluator::used() const {
   double used = budget_.time_used ? budget_.time_used() : 0;
+  if (budget_.tasks) {
+    const auto tasks = static_cast<double>(tasks_ - tasks_before_);
+    used = std::max(used, tasks / static_cast<double>(*budget_.tasks));
+  }
   if (!budget_.evaluations) return used;
   if (*budget_.evaluations <= evaluations_) return std::max(used, 1.0);
   return std::max(used,
                   static_cast<double>(evaluations_) / static_cast<double>(*budget_.evaluations));
 }
 
+Nanoseconds BatchEvaluator::longest() const {
+  if (!give_up_beyond_ || !best_step_) return std::numeric_limits<Nanoseconds>::max();
+  return static_cast<Nanoseconds>(*give_up_beyond_ * static_cast<double>(*best_step_));
+}
+
+void BatchEvaluator::note(const Measured& made) {
+  tasks_ += made.tasks;
+  given_up_ += made.given_up ? 1 : 0;
+  if (!made.evaluation.feasible) return;
+  best_step_ = std::min(best_step_.value_or(made.evaluation.step), made.evaluation.step);
+}
+
 // One by one once any of them is refused.
 std::vector<Measured> BatchEvaluator::measure(std::span<const decide::Strategy> fresh) {
   try {
-    return oracle_.measure(fresh);
+    return oracle_.measure_within(fresh, longest());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
   }
@@ -138,7 +154,8 @@ std::vector<Measured> BatchEvaluator::measure(std::span<const decide::Strategy> 
 
 Measured BatchEvaluator::evaluate(const decide::Strategy& strategy) {
   Measured measured = evaluate({&strategy, 1}).front();
-  if (measured.evaluation.missing_bytes == kRefused) oracle_.measure({&strategy, 1});  // says why
+  const bool refused = measured.evaluation.missing_bytes == kRefused && !measured.given_up;
+  if (refused) oracle_.measure({&strategy, 1});  // says why
   return measured;
 }
 
@@ -159,7 +176,11 @@ std::vector<Measured> BatchEvaluator::evaluate(std::span<const decide::Strategy>
     log_best(made, evaluations_ + static_cast<std::int64_t>(fresh.size()));
     // Only now that all of them have come out: one that throws leaves nothing behind.
     for (std::size_t i = 0; i < fresh.size(); ++i) {
-      tasks_ += made[i].tasks;
+      note(made[i]);
+      if (made[i].given_up) {
+        made[i] = refused_candidate(problem(), made[i].evaluation.step);
+        made[i].given_up = true;
+      }
       seen_.emplace(fresh_keys[i], std::move(made[i]));
     }
     evaluations_ += static_cast<std::int64_t>(fresh.size());

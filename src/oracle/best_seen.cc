@@ -9,12 +9,21 @@ void BestSeen::look_at(const decide::Strategy& strategy, const Evaluation& evalu
   if (!best_ || better(evaluation, best_->evaluation)) best_ = Seen{strategy, evaluation};
 }
 
-std::vector<Measured> BestSeen::measure(std::span<const decide::Strategy> strategies) {
-  std::vector<Measured> measured = asked_.measure(strategies);
+std::vector<Measured> BestSeen::look_at_all(std::span<const decide::Strategy> strategies,
+                                            std::vector<Measured> measured) {
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    look_at(strategies[i], measured[i].evaluation);
+    if (!measured[i].given_up) look_at(strategies[i], measured[i].evaluation);
   }
   return measured;
+}
+
+std::vector<Measured> BestSeen::measure(std::span<const decide::Strategy> strategies) {
+  return look_at_all(strategies, asked_.measure(strategies));
+}
+
+std::vector<Measured> BestSeen::measure_within(std::span<const decide::Strategy> strategies,
+                                               Nanoseconds longest) {
+  return look_at_all(strategies, asked_.measure_within(strategies, longest));
 }
 
 std::vector<Measured> BestSeen::measure_rounds(const decide::Strategy& strategy) {

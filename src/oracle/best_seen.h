@@ -20,6 +20,8 @@ class BestSeen final : public Oracle {
 
   explicit BestSeen(Oracle& asked) : asked_(asked) {}
   std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  std::vector<Measured> measure_within(std::span<const decide::Strategy> strategies,
+                                       Nanoseconds longest) override;
   std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override {
     asked_.for_each(n, body);
@@ -32,6 +34,8 @@ class BestSeen final : public Oracle {
 
  private:
   void look_at(const decide::Strategy& strategy, const Evaluation& evaluation);
+  std::vector<Measured> look_at_all(std::span<const decide::Strategy> strategies,
+                                    std::vector<Measured> measured);
 
   Oracle& asked_;
   std::mutex mutex_;  // measure_rounds() is called by several threads

@@ -1,8 +1,12 @@
 // Compile, simulate, judge.
 #include "oracle/evaluator.h"
 
+#include <limits>
 #include <utility>
 
+#include "compiler/serving_bound.h"
+#include "decide/check_strategy.h"
+#include "decide/layout.h"
 #include "sim/improved_order.h"
 
 namespace heterog::oracle {
@@ -32,7 +36,18 @@ Measured measured_of(const cost::Problem& problem, const compiler::PlanOfFew& co
 }  // namespace
 
 Measured Evaluator::measure(const decide::Strategy& strategy) {
-  compiled_ = compiler::compile_few(problem_, strategy, options_, std::move(compiled_.plan));
+  return measure_within(strategy, std::numeric_limits<Nanoseconds>::max());
+}
+
+Measured Evaluator::measure_within(const decide::Strategy& strategy, Nanoseconds longest) {
+  decide::check_strategy(problem_, strategy, "strategy");
+  const decide::Layout layout = decide::lay_out(problem_, strategy);
+  if (longest < std::numeric_limits<Nanoseconds>::max()) {
+    const Nanoseconds bound = compiler::serving_bound(problem_, layout);
+    if (bound > longest) return {.evaluation = {.step = bound}, .given_up = true};
+  }
+  compiled_ =
+      compiler::compile_few(problem_, strategy, layout, options_, std::move(compiled_.plan));
   return measured_of(problem_, compiled_,
                      sim::simulate_rounds(strategy, compiled_.plan, simulator_));
 }

@@ -26,6 +26,8 @@ class Evaluator final : public Oracle {
   explicit Evaluator(const cost::Problem& problem, compiler::CompileOptions options = {})
       : problem_(problem), options_(options) {}
   Measured measure(const decide::Strategy& strategy);
+  // Gives up what its parameter servers make longer (compiler/serving_bound.h), before compiling.
+  Measured measure_within(const decide::Strategy& strategy, Nanoseconds longest);
   Evaluation evaluate(const decide::Strategy& strategy) { return measure(strategy).evaluation; }
   std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
   // Changes nothing here: several threads may ask.

@@ -31,6 +31,8 @@ struct Measured {
   IdVector<DeviceId, Nanoseconds> busy;
   // Of the plan that was simulated, which may be of one device of each class.
   std::size_t tasks = 0;
+  // By measure_within(): the step is a bound from below, and nothing else is known.
+  bool given_up = false;
 };
 
 // The verdict on a step of this length with these peaks: what is above a device's memory is
@@ -51,6 +53,11 @@ class Oracle {
   // Parallel to `strategies`. An answer depends on its strategy alone, not on what was asked before
   // or beside it. Throws an input error for a strategy that does not fit the problem.
   virtual std::vector<Measured> measure(std::span<const decide::Strategy> strategies) = 0;
+  // The same, but that what provably takes longer than `longest` may be given up.
+  virtual std::vector<Measured> measure_within(std::span<const decide::Strategy> strategies,
+                                               Nanoseconds /*longest*/) {
+    return measure(strategies);
+  }
   // What the strategy comes to in none, in 1, … in all rounds of its order
   // (Strategy::order_rounds), in one go where the oracle can. Fewer where all that follow would be
   // as the last. Several may be asked at a time, by for_each().

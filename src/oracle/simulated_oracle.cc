@@ -1,6 +1,7 @@
 // Shares strategies out over the threads.
 #include "oracle/simulated_oracle.h"
 
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -16,10 +17,15 @@ SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threa
 }
 
 std::vector<Measured> SimulatedOracle::measure(std::span<const decide::Strategy> strategies) {
+  return measure_within(strategies, std::numeric_limits<Nanoseconds>::max());
+}
+
+std::vector<Measured> SimulatedOracle::measure_within(std::span<const decide::Strategy> strategies,
+                                                      Nanoseconds longest) {
   std::vector<Measured> measured(strategies.size());
   threads_.run(strategies.size(), [&](int worker, std::size_t i) {
     expect_not_stopped(stopped_);
-    measured[i] = evaluators_[worker]->measure(strategies[i]);
+    measured[i] = evaluators_[worker]->measure_within(strategies[i], longest);
   });
   return measured;
 }

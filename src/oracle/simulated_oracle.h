@@ -17,6 +17,8 @@ class SimulatedOracle final : public Oracle {
   SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
                   compiler::CompileOptions options = {}, std::function<bool()> stopped = {});
   std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
+  std::vector<Measured> measure_within(std::span<const decide::Strategy> strategies,
+                                       Nanoseconds longest) override;
   std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override;
   const cost::Problem& problem() const override { return problem_; }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -17,7 +18,7 @@ using compiler::Hold;
 using compiler::Plan;
 
 // Words of 64 bits that all sets of a plan may take to compute, and those of one resource to store.
-constexpr std::size_t kWordsInAll = std::size_t{1} << 26;
+constexpr std::size_t kWordsInAll = std::size_t{1} << 24;
 constexpr std::size_t kWordsAtOnce = std::size_t{1} << 23;
 
 struct OnResource {
@@ -52,6 +53,17 @@ std::vector<ResourceId> busiest_first(const Csr<ResourceId, OnResource>& on) {
   return resources;
 }
 
+// Those in the order given, but the first of each load and number of tasks ahead of all others:
+// these are of devices that are alike, and say the same again.
+std::vector<ResourceId> one_of_each_first(const Csr<ResourceId, OnResource>& on,
+                                          std::vector<ResourceId> resources) {
+  std::set<std::pair<Nanoseconds, std::size_t>> seen;
+  std::ranges::stable_partition(resources, [&](ResourceId resource) {
+    return seen.emplace(load(on[resource]), on[resource].size()).second;
+  });
+  return resources;
+}
+
 // The heads of a plan, or of its mirror image, in which everything runs from the end: its heads are
 // the plan's tails.
 class Heads {
@@ -61,7 +73,7 @@ class Heads {
 
   IdVector<TaskId, Nanoseconds> compute(const Csr<ResourceId, OnResource>& on) {
     std::size_t left = kWordsInAll / 2;
-    for (ResourceId resource : busiest_first(on)) {
+    for (ResourceId resource : one_of_each_first(on, busiest_first(on))) {
       const std::size_t words = plan_.task_count() * words_for(on[resource]);
       if (words > std::min(left, kWordsAtOnce)) continue;
       left -= words;

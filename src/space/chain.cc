@@ -23,11 +23,18 @@ Path best_path(const Chain& chain) {
   std::vector<double> best(chain.own.begin(), chain.own.begin() + static_cast<long>(rows)),
       next(rows);
   std::vector<std::uint32_t> before(chain.groups * rows, 0);
+  std::vector<std::uint32_t> possible;  // rows of the group before, ascending
   for (std::size_t n = 1; n < chain.groups; ++n) {
+    possible.clear();
+    for (std::uint32_t a = 0; a < rows; ++a) {
+      if (best[a] != kImpossible) possible.push_back(a);
+    }
     for (std::size_t b = 0; b < rows; ++b) {
       std::size_t from = 0;
       double most = kImpossible;
-      for (std::size_t a = 0; a < rows; ++a) {
+      next[b] = kImpossible;
+      if (chain.own[n * rows + b] == kImpossible) continue;
+      for (const std::size_t a : possible) {
         const double value = best[a] + chain.pair(n, a, b);
         if (value <= most) continue;
         most = value;

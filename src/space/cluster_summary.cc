@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 namespace heterog::space {
 
@@ -29,12 +30,19 @@ ClusterSummary summarize_cluster(const cost::Problem& problem) {
   const cluster::Cluster& cluster = *problem.cluster;
   const auto count = static_cast<double>(cluster.device_count());
   ClusterSummary summary;
+  const std::size_t devices = cluster.device_count();
+  std::vector<double> slope(devices * devices, 0);  // row: from
+  for (DeviceId d : cluster.device_ids()) {
+    for (DeviceId e : cluster.device_ids()) {
+      if (d != e) slope[d.value() * devices + e.value()] = seconds_per_byte(cluster, d, e);
+    }
+  }
   for (DeviceId d : cluster.device_ids()) {
     double sum = 0;
     for (DeviceId e : cluster.device_ids()) {
       if (d == e) continue;
       // Both directions, so that a device with a slow uplink shows it.
-      sum += (seconds_per_byte(cluster, d, e) + seconds_per_byte(cluster, e, d)) / 2;
+      sum += (slope[d.value() * devices + e.value()] + slope[e.value() * devices + d.value()]) / 2;
       summary.mean_latency_seconds += to_seconds(cluster.route(d, e).latency);
     }
     const DeviceSummary device{

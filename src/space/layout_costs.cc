@@ -2,6 +2,8 @@
 #include "space/layout_costs.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -10,18 +12,25 @@ namespace heterog::space {
 namespace {
 
 // The part of the batch that each device has: [begin, end), both 0 for those that have none.
-using Intervals = IdVector<DeviceId, std::pair<double, double>>;
+struct Intervals {
+  IdVector<DeviceId, std::pair<double, double>> of;
+  std::vector<MachineId> machines;  // that have any, ascending
+};
 
 Intervals intervals_of(const cluster::Cluster& cluster,
                        const std::vector<decide::Replica>& replicas) {
-  Intervals intervals(cluster.device_count(), {0, 0});
+  Intervals intervals{.of = {cluster.device_count(), std::pair(0.0, 0.0)}, .machines = {}};
   double sum = 0, at = 0;
   for (const decide::Replica& replica : replicas) sum += replica.weight;
   for (const decide::Replica& replica : replicas) {
     const double end = at + replica.weight / sum;
-    intervals[replica.device] = {at, end};
+    intervals.of[replica.device] = {at, end};
+    intervals.machines.push_back(cluster.device(replica.device).machine);
     at = end;
   }
+  std::ranges::sort(intervals.machines);
+  const auto repeated = std::ranges::unique(intervals.machines);
+  intervals.machines.erase(repeated.begin(), repeated.end());
   return intervals;
 }
 
@@ -39,27 +48,25 @@ class Moving {
         inside_(cluster.device_count(), 0),
         outside_(cluster.machine_count(), 0) {
     for (DeviceId a : cluster.device_ids()) {
-      for (DeviceId b : cluster.device_ids()) {
-        if (a == b) continue;
-        const double slope = seconds_per_byte(cluster, a, b);
-        double& known =
-            cluster.same_machine(a, b) ? inside_[a] : outside_[cluster.device(a).machine];
-        known = std::max(known, slope);
+      for (MachineId machine : id_range<MachineId>(cluster.machine_count())) {
+        look_at(a, machine);
       }
     }
   }
 
   double operator()(const Intervals& from, const Intervals& to) const {
     double most = 0;
-    for (MachineId machine : id_range<MachineId>(cluster_.machine_count())) {
+    std::vector<MachineId> both;
+    std::ranges::set_union(from.machines, to.machines, std::back_inserter(both));
+    for (MachineId machine : both) {
       double had = 0, has = 0, kept = 0;
       for (DeviceId a : cluster_.machine(machine).devices) {
-        had += length(from[a]);
-        has += length(to[a]);
+        had += length(from.of[a]);
+        has += length(to.of[a]);
         double mine = 0;
-        for (DeviceId b : cluster_.machine(machine).devices) mine += overlap(from[b], to[a]);
+        for (DeviceId b : cluster_.machine(machine).devices) mine += overlap(from.of[b], to.of[a]);
         kept += mine;
-        most = std::max(most, inside_[a] * (mine - overlap(from[a], to[a])));
+        most = std::max(most, inside_[a] * (mine - overlap(from.of[a], to.of[a])));
       }
       most = std::max(most, outside_[machine] * (std::max(had, has) - kept));
     }
@@ -67,6 +74,19 @@ class Moving {
   }
 
  private:
+  // From the device to those of a machine; of another one to the first of each type.
+  void look_at(DeviceId a, MachineId machine) {
+    const bool own = cluster_.device(a).machine == machine;
+    double& known = own ? inside_[a] : outside_[cluster_.device(a).machine];
+    DeviceId before;
+    for (DeviceId b : cluster_.machine(machine).devices) {
+      const bool alike =
+          !own && before.valid() && cluster_.device(before).type == cluster_.device(b).type;
+      before = b;
+      if (a != b && !alike) known = std::max(known, seconds_per_byte(cluster_, a, b));
+    }
+  }
+
   const cluster::Cluster& cluster_;
   IdVector<DeviceId, double> inside_;
   IdVector<MachineId, double> outside_;
@@ -89,6 +109,32 @@ std::vector<double> crossing_bytes(const Summary& summary) {
   return crossing;
 }
 
+// Rows that differ in how gradients are summed alone have the same parts of the batch.
+std::vector<double> seconds_of_moves(const Summary& summary, std::span<const ActionId> layouts) {
+  const cluster::Cluster& cluster = *summary.problem.cluster;
+  std::vector<Intervals> intervals;    // distinct
+  std::vector<std::size_t> of_layout;  // index into these
+  std::map<std::vector<std::pair<std::uint32_t, double>>, std::size_t> known;
+  for (ActionId action : layouts) {
+    const auto& replicas = summary.actions.decision(action).replicas;
+    std::vector<std::pair<std::uint32_t, double>> key;
+    for (const decide::Replica& one : replicas) key.emplace_back(one.device.value(), one.weight);
+    const auto [at, is_new] = known.try_emplace(std::move(key), intervals.size());
+    if (is_new) intervals.push_back(intervals_of(cluster, replicas));
+    of_layout.push_back(at->second);
+  }
+  const Moving moving(cluster);
+  std::vector<double> between;
+  for (const Intervals& from : intervals) {
+    for (const Intervals& to : intervals) between.push_back(moving(from, to));
+  }
+  std::vector<double> seconds;
+  for (std::size_t from : of_layout) {
+    for (std::size_t to : of_layout) seconds.push_back(between[from * intervals.size() + to]);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 LayoutCosts layout_costs(const Summary& summary, std::span<const ActionId> layouts) {
@@ -106,14 +152,7 @@ LayoutCosts layout_costs(const Summary& summary, std::span<const ActionId> layou
       costs.sync.push_back(estimate.sync_seconds);
     }
   }
-  std::vector<Intervals> intervals;
-  for (ActionId action : layouts) {
-    intervals.push_back(intervals_of(cluster, summary.actions.decision(action).replicas));
-  }
-  const Moving moving(cluster);
-  for (const Intervals& from : intervals) {
-    for (const Intervals& to : intervals) costs.moving.push_back(moving(from, to));
-  }
+  costs.moving = seconds_of_moves(summary, layouts);
   return costs;
 }
 

@@ -15,6 +15,8 @@
 
 #include "base/rng.h"
 #include "compiler/compile.h"
+#include "compiler/serving_bound.h"
+#include "decide/layout.h"
 #include "decide/problems.h"
 #include "decide/random_sync.h"
 #include "oracle/evaluator.h"
@@ -177,6 +179,7 @@ Strategy random_strategy(const cost::Problem& problem, Rng& rng) {
 
 struct Count {
   int cases = 0, of_few = 0, too_large = 0;
+  int served = 0;                    // of servers in other machines
   std::size_t devices = 0, few = 0;  // of those of few, added up
 };
 
@@ -192,6 +195,9 @@ void compare(const cost::Problem& problem, const Strategy& strategy,
   EXPECT_EQ(few.evaluation.reward, all.evaluation.reward);
   EXPECT_EQ(few.peak_bytes, all.peak_bytes);
   EXPECT_EQ(few.busy, all.busy);
+  const Nanoseconds bound = compiler::serving_bound(problem, decide::lay_out(problem, strategy));
+  EXPECT_LE(bound, all.evaluation.step);
+  count.served += bound > 0;
   if (strategy.order_rounds > 0) {
     const std::vector<Measured> rounds = evaluator.measure_rounds(strategy);
     EXPECT_EQ(rounds.back().evaluation.step, all.evaluation.step);
@@ -246,6 +252,7 @@ TEST(FewDevices, StandForAllOnRandomClusters) {
   }
   fmt::print("{} of {} strategies of few devices, {} of which do not fit: {} for {}\n",
              count.of_few, count.cases, count.too_large, count.few, count.devices);
+  EXPECT_GE(count.served, count.cases / 20);
   EXPECT_GE(count.too_large, count.cases / 20);
   EXPECT_GE(count.cases, cases * 4);
   EXPECT_GE(count.of_few, count.cases * 2 / 5);   // of each ten, four

@@ -161,10 +161,9 @@ TEST(LocalSearch, OfGroupsTogetherSimulatesOneDeviceOfEachClass) {
   const std::size_t together = tasks_of_a_plan(true);
   EXPECT_LT(3 * together, tasks_of_a_plan(false));
   // It ends within a round of so many tasks.
-  BatchEvaluator evaluator(simulator);
+  BatchEvaluator evaluator(simulator, {.tasks = 10 * together});
   Rng rng(1);
-  local_search(evaluator, start, rng,
-               {.evaluations = 100, .together = true, .tasks = 10 * together});
+  local_search(evaluator, start, rng, {.evaluations = 100, .together = true});
   EXPECT_LT(evaluator.evaluations(), 40);
 }
 

@@ -66,7 +66,7 @@ DevicesUsed devices_used(oracle::Oracle& oracle, const Strategy& strategy,
   oracle::BatchEvaluator evaluator(oracle);
   used.single = search::best_single(evaluator);
   if (!used.unused.empty() && used.used.size() > 0 && simulated.result.feasible()) {
-    if (const auto best = search::best_together(evaluator)) {
+    if (const auto best = search::best_together(oracle)) {
       sim::Simulated all = loading::simulate_strategy(problem, best->strategy, options);
       const explain::Busiest busiest = explain::busiest_of(problem, all.result);
       used.together = DevicesUsed::Together{best->name, std::move(all.result), busiest};

@@ -18,47 +18,6 @@ namespace {
 using graph::Phase;
 using graph::SplitKind;
 
-struct Gradient {
-  TensorId tensor;     // holds the memory
-  TensorId parameter;  // whose update reads it
-  OpId producer;
-};
-
-// Partial sums that update ops of one parameter read, or sums that run where it is updated, in
-// order of production: the order in which they become ready.
-std::vector<Gradient> partial_gradients(const cost::Problem& problem,
-                                        const decide::Layout& layout) {
-  std::vector<Gradient> gradients;
-  const auto add = [&](TensorId parameter, std::span<const graph::Read> reads) {
-    if (!parameter.valid() || layout.home_of[parameter] == decide::Layout::kNoHome) return;
-    for (const graph::Read& read : reads) {
-      if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate)
-        continue;
-      if (layout.sums_at_its_update(read.producer)) continue;
-      if (read.rule.kind != SplitKind::kSum && read.rule.kind != SplitKind::kMean) continue;
-      gradients.push_back({read.base, parameter, read.producer});
-    }
-  };
-  for (const graph::UpdateChain& chain : problem.folded->chains) add(chain.parameter, chain.reads);
-  for (OpId op : problem.folded->ops) {
-    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
-    add(problem.folded->home[op], problem.folded->reads[op]);
-  }
-  for (const graph::TiedSum& sum : problem.folded->tied_sums) {
-    if (!layout.sums_at_its_update(sum.op)) continue;
-    add(sum.parameter, problem.folded->reads[sum.op]);
-  }
-  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
-    return std::tuple(a.producer, a.tensor, a.parameter) <
-           std::tuple(b.producer, b.tensor, b.parameter);
-  });
-  gradients.erase(
-      std::unique(gradients.begin(), gradients.end(),
-                  [](const Gradient& a, const Gradient& b) { return a.tensor == b.tensor; }),
-      gradients.end());
-  return gradients;
-}
-
 // Of each device that makes parts of the gradient, in the order of its first instance: the rows of
 // all its instances. Empty: the gradient is not one of rows.
 std::vector<SparseRows> rows_by_device(const Emission& e, const Gradient& gradient) {
@@ -121,6 +80,39 @@ bool send_rows(Emission& e, const Gradient& gradient, const Location& made) {
 }
 
 }  // namespace
+
+std::vector<Gradient> partial_gradients(const cost::Problem& problem,
+                                        const decide::Layout& layout) {
+  std::vector<Gradient> gradients;
+  const auto add = [&](TensorId parameter, std::span<const graph::Read> reads) {
+    if (!parameter.valid() || layout.home_of[parameter] == decide::Layout::kNoHome) return;
+    for (const graph::Read& read : reads) {
+      if (!read.producer.valid() || problem.graph->op(read.producer).phase == Phase::kUpdate)
+        continue;
+      if (layout.sums_at_its_update(read.producer)) continue;
+      if (read.rule.kind != SplitKind::kSum && read.rule.kind != SplitKind::kMean) continue;
+      gradients.push_back({read.base, parameter, read.producer});
+    }
+  };
+  for (const graph::UpdateChain& chain : problem.folded->chains) add(chain.parameter, chain.reads);
+  for (OpId op : problem.folded->ops) {
+    if (problem.graph->op(op).phase != Phase::kUpdate) continue;
+    add(problem.folded->home[op], problem.folded->reads[op]);
+  }
+  for (const graph::TiedSum& sum : problem.folded->tied_sums) {
+    if (!layout.sums_at_its_update(sum.op)) continue;
+    add(sum.parameter, problem.folded->reads[sum.op]);
+  }
+  std::sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
+    return std::tuple(a.producer, a.tensor, a.parameter) <
+           std::tuple(b.producer, b.tensor, b.parameter);
+  });
+  gradients.erase(
+      std::unique(gradients.begin(), gradients.end(),
+                  [](const Gradient& a, const Gradient& b) { return a.tensor == b.tensor; }),
+      gradients.end());
+  return gradients;
+}
 
 void aggregate_gradients(Emission& e, Bytes bucket_bytes) {
   struct Open {

@@ -5,6 +5,16 @@
 
 namespace heterog::compiler {
 
+struct Gradient {
+  TensorId tensor;     // holds the memory
+  TensorId parameter;  // whose update reads it
+  OpId producer;
+};
+
+// Partial sums that update ops of one parameter read, or sums that run where it is updated, in
+// order of production: the order in which they become ready.
+std::vector<Gradient> partial_gradients(const cost::Problem& problem, const decide::Layout& layout);
+
 // After all forward and backward ops. What several instances of one device made is accumulated
 // there; then pushes and sums at parameter servers, all-reduces (buckets of up to `bucket_bytes`)
 // among replicas (decisions 4 to 6). Gradients of embeddings travel as rows, each alone, where that

@@ -11,7 +11,7 @@
 namespace heterog::search {
 
 // The best of data parallelism in one order, then that one in the others.
-std::optional<NamedStrategy> best_together(BatchEvaluator& evaluator);
+std::optional<NamedStrategy> best_together(oracle::Oracle& oracle);
 
 // The best device alone.
 struct SingleDevice {

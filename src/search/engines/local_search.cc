@@ -59,7 +59,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
   KindChooser kinds(start.micro_batches > 1, options.together);
   Incumbent incumbent{start, evaluator.evaluate(start)};
   const std::int64_t end = evaluator.evaluations() + options.evaluations;
-  const std::size_t tasks_before = evaluator.tasks();
   std::vector<Proposal> helpful;  // of the last round, best first, the one taken left out
   std::int64_t in_vain = 0;
   // Small spaces run out of new strategies: rounds without any end the search there.
@@ -67,7 +66,6 @@ SearchResult local_search(BatchEvaluator& evaluator, const decide::Strategy& sta
     const std::int64_t left = std::min(end - evaluator.evaluations(), evaluator.evaluations_left());
     if (left <= 0 || evaluator.used() >= options.until) break;
     if (options.patience > 0 && in_vain >= options.patience) break;
-    if (evaluator.tasks() - tasks_before >= options.tasks) break;
 
     std::vector<Proposal> round;
     const auto size = static_cast<std::size_t>(std::min(options.round, left));

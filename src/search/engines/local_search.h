@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <span>
 
 #include "base/rng.h"
@@ -20,8 +19,6 @@ struct LocalSearchOptions {
   // enough to keep several threads busy. Another number is another search.
   std::int64_t round = 8;
   bool together = false;  // kMovesTogether alone
-  // At most about so many tasks of plans.
-  std::size_t tasks = std::numeric_limits<std::size_t>::max();
 };
 
 struct SearchResult {

@@ -41,6 +41,7 @@ void evaluate_baselines(Search& search, const std::vector<NamedStrategy>& baseli
   for (std::size_t i = 0; i < baselines.size(); ++i) {
     const Evaluation& evaluation = measured[i].evaluation;
     tried.push_back({{strategies[i], evaluation}, baselines[i].name});
+    if (measured[i].given_up) continue;
     const auto known = std::ranges::find(results, baselines[i].name, &BaselineResult::name);
     if (known == results.end()) {
       results.push_back({baselines[i].name, evaluation});
@@ -73,13 +74,23 @@ void evaluate_in_one_order(Search& search, std::vector<NamedStrategy>& baselines
   };
   std::vector<NamedStrategy> first = baselines;
   std::erase_if(first, in_others);
+  // Those with servers last: beside what the others come to they may be given up.
+  const auto served = std::ranges::stable_partition(first, [](const NamedStrategy& baseline) {
+    return baseline.strategy.units.raw().front().sync != decide::SyncMethod::kParameterServer;
+  });
+  const std::vector<NamedStrategy> with_servers(served.begin(), served.end());
+  first.erase(served.begin(), served.end());
   evaluate_baselines(search, first, tried);
+  std::vector<Start> buckets;
+  add_large_buckets(search, buckets);
+  evaluate_baselines(search, with_servers, tried);
   const std::string best = std::ranges::min_element(tried, [](const Start& a, const Start& b) {
                              return better(a.tried.evaluation, b.tried.evaluation);
                            })->name;
   std::erase_if(baselines, [&](const NamedStrategy& baseline) {
     return baseline.name != best || !in_others(baseline);
   });
+  std::ranges::move(buckets, std::back_inserter(tried));
 }
 
 // What fits more samples on a device: its part of the optimizer's state alone.
@@ -145,7 +156,6 @@ void try_baselines(Search& search) {
   std::vector<Start> tried;
   if (search.costly) {
     evaluate_in_one_order(search, baselines, tried);
-    add_large_buckets(search, tried);
   }
   evaluate_baselines(search, baselines, tried);
   const double shortest = shortest_step(tried);

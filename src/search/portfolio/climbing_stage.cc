@@ -13,7 +13,7 @@ namespace {
 
 // Part of the budget at which halving ends.
 constexpr double kHalved = 0.3;
-// A start whose step is so many times the best one's is far behind.
+// Once shares are settled, a start whose step is so many times the best one's is far behind.
 constexpr double kFarBehind = 1.3;
 // In all rounds of halving.
 constexpr double kPlansPerStart = 48;
@@ -72,15 +72,16 @@ void enlarge_buckets(Search& search) {
   replace(search, start, {std::move(strategy), evaluation}, " + buckets");
 }
 
-// Where there are few plans to climb with, what is far behind does not catch up.
-void keep_near(Search& search) {
+// Where there are few plans to climb with, what takes so many times as long as the best does not
+// catch up.
+void keep_near(Search& search, double most) {
   if (!search.few || search.limited) return;
   best_first(search.starts);
   const Evaluation best = search.starts.front().tried.evaluation;
   if (!best.feasible) return;
   std::erase_if(search.starts, [&](const Start& start) {
     const Evaluation& one = start.tried.evaluation;
-    return !one.feasible || to_seconds(one.step) > kFarBehind * to_seconds(best.step);
+    return !one.feasible || to_seconds(one.step) > most * to_seconds(best.step);
   });
 }
 
@@ -112,9 +113,10 @@ void split_starts(Search& search) {
 
 void climb_starts(Search& search) {
   choose_starts(search);
+  keep_near(search, kServersBehind);
   if (with(search, Part::kSettling)) settle_starts(search);
   enlarge_buckets(search);
-  keep_near(search);
+  keep_near(search, kFarBehind);
   vary_starts(search);
   if (with(search, Part::kHalving)) {
     search.starts = halve(search.evaluator, std::move(search.starts), search.context.rng, kHalved,

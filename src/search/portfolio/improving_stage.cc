@@ -117,21 +117,16 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
 void climb_together(Search& search, Start& best) {
   if (!search.costly || search.limited || !with(search, Part::kTogether)) return;
   BatchEvaluator& evaluator = search.evaluator;
-  evaluator.set_budget({.evaluations = evaluator.evaluations() + kPlansTogether});
-  const std::size_t before = evaluator.tasks();
+  evaluator.set_budget(
+      {.evaluations = evaluator.evaluations() + kPlansTogether, .tasks = kTasksTogether});
   int stale = 0;
   for (bool first = true; !evaluator.spent() && stale < kStaleRounds; first = false) {
-    const std::size_t used = evaluator.tasks() - before;
-    if (used >= kTasksTogether) break;
     const Strategy from =
         first ? best.tried.strategy : kick(search, best.tried.strategy, /*together=*/true);
     const std::int64_t plans = evaluator.evaluations();
     keep(search, best,
          local_search(evaluator, from, search.context.rng,
-                      {.evaluations = kUnbounded,
-                       .patience = kPatienceTogether,
-                       .together = true,
-                       .tasks = kTasksTogether - used}),
+                      {.evaluations = kUnbounded, .patience = kPatienceTogether, .together = true}),
          best.name, "local-search");
     stale = evaluator.evaluations() == plans ? stale + 1 : 0;
   }

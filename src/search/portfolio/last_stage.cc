@@ -29,9 +29,6 @@ constexpr std::int64_t kTriesOfServers = 18;
 // and in a second.
 constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
 
-// Where plans are costly, servers that are dealt better do not make up for more than this.
-constexpr double kServersBehind = 1.5;
-
 // Shares by speed, and servers of rows; they are worth settling where they are so near the best.
 constexpr const char* kByRowsAndSpeed = "cp-ps + several servers";
 constexpr double kNear = 1.3;

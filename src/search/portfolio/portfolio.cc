@@ -32,12 +32,33 @@ Budget budget_of_stages(const PlannerContext& context) {
   return budget;
 }
 
+// Where there are few plans and climbing begins where devices are alike, it may simulate as many
+// tasks as so many plans have in which they no longer are: these take a hundred times as long, and
+// gain little.
+constexpr std::size_t kPlansApart = 8;
+constexpr std::size_t kAlike = 20;  // so many times fewer tasks one of each kind has
+
+void limit_climbing(portfolio::Search& search) {
+  if (!search.few || search.limited || !search.found) return;
+  const cost::Problem& problem = search.context.problem();
+  const std::size_t tasks = search.evaluator.evaluate(search.result.strategy).tasks;
+  const std::size_t of_all = problem.folded->ops.size() * problem.cluster->device_count();
+  if (kAlike * tasks > of_all) return;
+  Budget budget = search.evaluator.budget();
+  budget.tasks = kPlansApart * of_all;
+  search.evaluator.set_budget(budget);
+}
+
 // From what is there to climb from to the plan in its better order.
 void go_on(portfolio::Search& search) {
+  const Budget budget = search.evaluator.budget();
+  limit_climbing(search);
   portfolio::climb_starts(search);
+  search.evaluator.set_budget(budget);
   portfolio::try_pipelines(search);
   // Of a budget of time nothing is left later.
   if (search.context.budget.time_used) portfolio::try_placements(search);
+  limit_climbing(search);
   portfolio::improve(search);
   portfolio::leave_devices_out(search);
   portfolio::try_placements(search);
@@ -75,6 +96,8 @@ PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options
                            .few = evaluations_are_few(context.problem()),
                            .limited = phases.front().limited,
                            .groups = space::summarize_groups(context.problem())};
+  const bool one_shot = phases.size() == 1 && !search.limited;
+  if (search.few && one_shot) search.evaluator.give_up_beyond(portfolio::kServersBehind);
   portfolio::try_baselines(search);
   if (!search.evaluator.spent()) portfolio::try_starts(search);
   for (const Phase& phase : phases) {
@@ -84,7 +107,7 @@ PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options
     if (!search.starts.empty() && !search.evaluator.spent()) go_on(search);
   }
   if (search.starts.empty()) portfolio::improve_orders(search);
-  search.result.evaluations = search.evaluator.evaluations();
+  search.result.evaluations = search.evaluator.evaluations() - search.evaluator.given_up();
   search.result.refused = search.evaluator.refused();
   return std::move(search.result);
 }

@@ -206,10 +206,9 @@ class Replanning {
   void climb_together() {
     if (context_.budget.limited() || !is_one_batch(from_.tried.strategy)) return;
     const std::int64_t left = evaluator_.evaluations_left(), before = evaluator_.evaluations();
-    evaluator_.set_budget({.evaluations = before + left + kPlansTogether});
-    const SearchResult found =
-        local_search(evaluator_, from_.tried.strategy, context_.rng,
-                     {.evaluations = kPlansTogether, .together = true, .tasks = kTasksTogether});
+    evaluator_.set_budget({.evaluations = before + left + kPlansTogether, .tasks = kTasksTogether});
+    const SearchResult found = local_search(evaluator_, from_.tried.strategy, context_.rng,
+                                            {.evaluations = kPlansTogether, .together = true});
     keep({found.strategy, found.evaluation}, " + local-search");
     together_ = evaluator_.evaluations() - before;
     evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left});

@@ -12,6 +12,9 @@
 
 namespace heterog::search::portfolio {
 
+// Where plans are costly, servers that are dealt better do not make up for more than this.
+inline constexpr double kServersBehind = 1.5;
+
 struct Search {
   PlannerContext& context;
   const PortfolioOptions& options;
