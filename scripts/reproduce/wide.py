@@ -5,7 +5,7 @@
 
 A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
 the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
-worst, and how many problems are within 3 %. best_known.json beside this file holds the best of all runs
+worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other. best_known.json beside this file holds the best of all runs
 so far; --known plans each problem for so many seconds first, by `plan` and by annealing, to find better
 ones. HETEROG_BIN names another program than that of the release preset. Models that are not in the zoo
 are exported first.
@@ -83,9 +83,10 @@ def percent(log_ratio):
 
 def print_size(size, of_row, known):
     print(f"\n{size}, up to {SIZES[size]} GPUs")
-    print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'worst':>8} {'within 3 %':>11} {'nothing':>8} {'planning s':>11}")
+    print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'worst':>8} {'within 3 %':>11} {'seeds':>9} {'nothing':>8} "
+          f"{'planning s':>11}")
     for row, found in of_row.items():
-        logs, nothing = [], 0
+        logs, nothing, alike = [], 0, 0
         for case, (steps, _) in found.items():
             best = known.get(" ".join(map(str, case)))
             if best is None:
@@ -94,13 +95,16 @@ def print_size(size, of_row, known):
                 nothing += 1
                 continue
             logs.append(mean(log(step / best["step_seconds"]) for step in steps))
+            alike += max(steps) <= 1.03 * min(steps)
         if not logs:
             continue
         low, high = interval(logs, Random(1))
         near = sum(value <= log(1.03) for value in logs)
         took = mean(seconds for _, seconds in found.values())
+        seeds = f"{alike} of {len(logs)}" if max(len(steps) for steps, _ in found.values()) > 1 else "-"
         print(f"{row:<30} {percent(mean(logs)):>7} {percent(low) + ' to ' + percent(high):>16} "
-              f"{percent(max(logs)):>8} {f'{near} of {len(logs) + nothing}':>11} {nothing:>8} {took:>11.1f}",
+              f"{percent(max(logs)):>8} {f'{near} of {len(logs) + nothing}':>11} {seeds:>9} {nothing:>8} "
+              f"{took:>11.1f}",
               flush=True)  # fmt: skip
 
 

@@ -3,7 +3,9 @@
 
 #include <filesystem>
 
+#include "base/log.h"
 #include "base/own_file.h"
+#include "base/stopwatch.h"
 #include "learn/api.h"
 #include "learn/checkpoint_io.h"
 #include "learn/network/network_copy.h"
@@ -49,10 +51,13 @@ std::vector<Proposal> propose_with_needs(const Policy& policy, oracle::BatchEval
   const auto max_groups = static_cast<int>(policy.config().max_groups);
   const bool formula = begins_as_formula(policy.config());
   const bool costly = formula || search::evaluations_are_costly(evaluator.problem());
+  const Stopwatch watch;
   const Case c =
       make_case("", regrouped(evaluator.problem(), max_groups),
                 costly ? decide::OrderPolicy::kRankQueued : find_order(evaluator), policy.config());
+  const double seen = watch.seconds();
   const Said said = say(policy.impl().network, c.features);
+  const double said_after = watch.seconds();
   std::vector<Actions> proposed = likely_strategies(c, said, static_cast<std::size_t>(samples) + 1);
   if (!formula) {
     for (Actions& drawn : sample_actions(said.log_probabilities, samples, rng)) {
@@ -63,6 +68,10 @@ std::vector<Proposal> propose_with_needs(const Policy& policy, oracle::BatchEval
   for (const Actions& actions : proposed) {
     proposals.push_back({standalone_strategy(c, actions), memory_need(c, actions)});
   }
+  logger().debug(
+      "policy: {:.3f} s for features and the formula, {:.3f} s for a pass of the "
+      "network, {:.3f} s for {} proposals",
+      seen, said_after - seen, watch.seconds() - said_after, proposals.size());
   return proposals;
 }
 

@@ -17,8 +17,10 @@ namespace {
 using compiler::Hold;
 using compiler::Plan;
 
-// Words of 64 bits that all sets of a plan may take to compute, and those of one resource to store.
-constexpr std::size_t kWordsInAll = std::size_t{1} << 24;
+// Words of 64 bits that all sets of a plan may take to compute, with what is alike and without, and
+// those of one resource to store.
+constexpr std::size_t kWordsOfAlike = std::size_t{1} << 24;
+constexpr std::size_t kWordsInAll = std::size_t{1} << 26;
 constexpr std::size_t kWordsAtOnce = std::size_t{1} << 23;
 
 struct OnResource {
@@ -53,15 +55,20 @@ std::vector<ResourceId> busiest_first(const Csr<ResourceId, OnResource>& on) {
   return resources;
 }
 
-// Those in the order given, but the first of each load and number of tasks ahead of all others:
-// these are of devices that are alike, and say the same again.
-std::vector<ResourceId> one_of_each_first(const Csr<ResourceId, OnResource>& on,
-                                          std::vector<ResourceId> resources) {
+// The first of each load and number of tasks, and the others, which are of devices that are alike
+// and say the same again; each in the order given.
+struct OneOfEach {
+  std::vector<ResourceId> first, others;
+};
+OneOfEach one_of_each(const Csr<ResourceId, OnResource>& on,
+                      std::span<const ResourceId> resources) {
+  OneOfEach found;
   std::set<std::pair<Nanoseconds, std::size_t>> seen;
-  std::ranges::stable_partition(resources, [&](ResourceId resource) {
-    return seen.emplace(load(on[resource]), on[resource].size()).second;
-  });
-  return resources;
+  for (ResourceId resource : resources) {
+    const bool is_new = seen.emplace(load(on[resource]), on[resource].size()).second;
+    (is_new ? found.first : found.others).push_back(resource);
+  }
+  return found;
 }
 
 // The heads of a plan, or of its mirror image, in which everything runs from the end: its heads are
@@ -72,13 +79,18 @@ class Heads {
       : plan_(plan), before_(before), mirrored_(mirrored), head_(plan.task_count(), 0) {}
 
   IdVector<TaskId, Nanoseconds> compute(const Csr<ResourceId, OnResource>& on) {
-    std::size_t left = kWordsInAll / 2;
-    for (ResourceId resource : one_of_each_first(on, busiest_first(on))) {
-      const std::size_t words = plan_.task_count() * words_for(on[resource]);
-      if (words > std::min(left, kWordsAtOnce)) continue;
-      left -= words;
-      count_work_before(on[resource]);
-    }
+    std::size_t spent = 0;
+    const auto look_at = [&](std::span<const ResourceId> resources, std::size_t most) {
+      for (ResourceId resource : resources) {
+        const std::size_t words = plan_.task_count() * words_for(on[resource]);
+        if (words > kWordsAtOnce || spent + words > most) continue;
+        spent += words;
+        count_work_before(on[resource]);
+      }
+    };
+    const OneOfEach resources = one_of_each(on, busiest_first(on));
+    look_at(resources.first, kWordsInAll / 2);
+    look_at(resources.others, kWordsOfAlike / 2);
     for_each_in_order([&](TaskId task) { follow_chain(task); });
     return std::move(head_);
   }

@@ -17,9 +17,9 @@ struct Window {
 // head of all that has to run before it on some resource, and the time that all of this holds that
 // resource: in a chain of layers with branches the longest path leaves out every branch but one, on
 // one stream none is left out. Tails mirror that. Which tasks come before a task is kept as one bit
-// each, so resources are looked at while a budget of work lasts: one of each load and number of
-// tasks (of devices that are alike), the busiest first, then the others; a plan that is too large
-// gets longest paths on the rest.
+// each, so resources are looked at while a budget of work lasts, the busiest first: one of each
+// load and number of tasks, then the others, whose devices are like theirs; a plan that is too
+// large gets longest paths on the rest.
 Window windows(const compiler::Plan& plan);
 
 // Work on a machine that does one thing at a time.

@@ -94,6 +94,8 @@ torch::Tensor TransformerXlImpl::layer(std::size_t i, const torch::Tensor& segme
 }
 
 torch::Tensor TransformerXlImpl::forward(const torch::Tensor& sequence) {
+  // Each layer ends in a norm; heads learn in vain from what has none.
+  if (attention_->is_empty()) return torch::layer_norm(sequence, {options_.width});
   std::vector<torch::Tensor> memory(options_.layers,
                                     torch::zeros({0, options_.width}, sequence.options()));
   std::vector<torch::Tensor> outputs;

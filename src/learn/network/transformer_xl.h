@@ -13,7 +13,7 @@
 namespace heterog::learn {
 
 struct TransformerXlOptions {
-  std::int64_t layers = 1;
+  std::int64_t layers = 1;  // 0: the positions as they are, normalised
   std::int64_t width = 1;
   std::int64_t heads = 1;        // divide the width
   std::int64_t inner_width = 1;  // of the feed-forward part

@@ -23,6 +23,8 @@ using decide::Strategy;
 constexpr std::string_view kNothingFits =
     "no pipeline of so many stages and micro-batches fits in memory";
 constexpr std::size_t kSimulated = 24;
+// What does not fit is shorter by so much where other turns are worth a try that may.
+constexpr double kMuchShorter = 1.03;
 // What the best estimates are simulated at, other numbers of micro-batches do not halve.
 constexpr double kCatchUp = 2;
 // An estimate has a stage wait for all of a micro-batch. Where steps of a sequence go on one by one
@@ -315,6 +317,15 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
   if (ties && !limits.by_parts) {
     trials.simulate(trials.best(listed), {.pattern = Pattern::kZeroBubble, .order_rounds = 1});
+  }
+  // What puts gradients off keeps all micro-batches; one forward and one backward pass in turns
+  // keep fewer, and may fit where it does not.
+  const double fits = trials.shortest_that_fits();
+  const bool others_do_not = !limits.by_parts && kMuchShorter * trials.shortest() < fits;
+  if (fits == kNoStep || others_do_not) {
+    simulate(trials.shortest_steps(listed), {.pattern = pattern_of(options),
+                                             .strict = ways.front(),
+                                             .order_rounds = first.order_rounds});
   }
   if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
   const std::vector<const Cut*> best = trials.best(listed);

@@ -50,7 +50,21 @@ std::vector<const Cut*> Trials::best(std::size_t count) const {
   const double near = kTurnsGain * shortest_that_fits();
   std::vector<const Cut*> found;
   for (const One& one : best_first(tried_.all)) {
-    if (found.size() < count && to_seconds(one.evaluation.step) <= near) found.push_back(one.cut);
+    const bool known = std::ranges::find(found, one.cut) != found.end();
+    if (!known && found.size() < count && to_seconds(one.evaluation.step) <= near) {
+      found.push_back(one.cut);
+    }
+  }
+  return found;
+}
+
+std::vector<const Cut*> Trials::shortest_steps(std::size_t count) const {
+  std::vector<One> all = tried_.all;
+  std::ranges::stable_sort(all, {}, [](const One& one) { return one.evaluation.step; });
+  std::vector<const Cut*> found;
+  for (const One& one : all) {
+    const bool known = std::ranges::find(found, one.cut) != found.end();
+    if (!known && found.size() < count) found.push_back(one.cut);
   }
   return found;
 }

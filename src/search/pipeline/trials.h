@@ -38,6 +38,8 @@ class Trials {
   std::vector<const Cut*> unknown(std::vector<const Cut*> cuts) const;
   // The best of all, so many at most, and none that other turns do not bring to the front.
   std::vector<const Cut*> best(std::size_t count) const;
+  // Those of the shortest steps, whether they fit or not.
+  std::vector<const Cut*> shortest_steps(std::size_t count) const;
   // The cuts that were simulated fastest, so many of different lines or numbers of stages.
   std::vector<const Cut*> fastest(std::size_t count) const;
   // Those of the best in other numbers of micro-batches, but for what was simulated.

@@ -113,7 +113,7 @@ void split_starts(Search& search) {
 
 void climb_starts(Search& search) {
   choose_starts(search);
-  keep_near(search, kServersBehind);
+  keep_near(search, kTooFarBehind);
   if (with(search, Part::kSettling)) settle_starts(search);
   enlarge_buckets(search);
   keep_near(search, kFarBehind);

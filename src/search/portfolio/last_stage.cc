@@ -42,7 +42,7 @@ bool is_near(const Search& search, const Evaluation& evaluation) {
 
 bool servers_are_far_behind(const Search& search) {
   if (!search.costly || !search.result.evaluation.feasible) return false;
-  const double longest = kServersBehind * to_seconds(search.result.evaluation.step);
+  const double longest = kTooFarBehind * to_seconds(search.result.evaluation.step);
   return std::ranges::none_of(search.result.baselines, [&](const BaselineResult& one) {
     return one.name.ends_with("-ps") && to_seconds(one.evaluation.step) <= longest;
   });

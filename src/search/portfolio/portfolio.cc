@@ -97,7 +97,7 @@ PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options
                            .limited = phases.front().limited,
                            .groups = space::summarize_groups(context.problem())};
   const bool one_shot = phases.size() == 1 && !search.limited;
-  if (search.few && one_shot) search.evaluator.give_up_beyond(portfolio::kServersBehind);
+  if (search.few && one_shot) search.evaluator.give_up_beyond(portfolio::kTooFarBehind);
   portfolio::try_baselines(search);
   if (!search.evaluator.spent()) portfolio::try_starts(search);
   for (const Phase& phase : phases) {

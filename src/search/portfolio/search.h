@@ -12,8 +12,9 @@
 
 namespace heterog::search::portfolio {
 
-// Where plans are costly, servers that are dealt better do not make up for more than this.
-inline constexpr double kServersBehind = 1.5;
+// Where plans are costly, what takes so many times as long as the best does not catch up, neither
+// with other shares nor with servers that are dealt better.
+inline constexpr double kTooFarBehind = 1.5;
 
 struct Search {
   PlannerContext& context;

@@ -142,6 +142,54 @@ TEST(Pipelines, LayersOfOneParameterAreTogetherFirst) {
   }
 }
 
+// With gradients put off nothing fits, and what is shorter lacks more.
+class NothingPutOffFits final : public oracle::Oracle {
+ public:
+  explicit NothingPutOffFits(oracle::Oracle& asked) : asked_(asked) {}
+  std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override {
+    std::vector<Measured> all = asked_.measure(strategies);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (strategies[i].pattern != decide::Pattern::kZeroBubble) continue;
+      const Nanoseconds step = all[i].evaluation.step;
+      all[i].peak_bytes[DeviceId(0)] = Bytes{1} << 40;
+      all[i].peak_bytes[DeviceId(0)] += (Bytes{1} << 60) / step;
+      all[i] = oracle::judge(problem(), step, all[i].peak_bytes);
+    }
+    return all;
+  }
+  const cost::Problem& problem() const override { return asked_.problem(); }
+
+ private:
+  oracle::Oracle& asked_;
+};
+
+// One forward and one backward pass in turns keep fewer micro-batches: of the shortest steps they
+// are tried, not of what lacks least.
+TEST(Pipelines, WhatDoesNotFitIsTriedInTurnsThatKeepLess) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 24);
+  oracle::Evaluator evaluator(*problem);
+  NothingPutOffFits oracle(evaluator);
+  BatchEvaluator batch(oracle);
+  const TriedPipelines tried =
+      try_pipelines(batch, {.count = 9, .improved = true, .all_patterns = false});
+  const TriedPipelines::One* shortest = nullptr;
+  for (const TriedPipelines::One& one : tried.all) {
+    if (one.evaluation.feasible) continue;
+    if (!shortest || one.evaluation.step < shortest->evaluation.step) shortest = &one;
+  }
+  ASSERT_NE(shortest, nullptr);
+  const auto fits = std::ranges::find_if(tried.all, [&](const TriedPipelines::One& one) {
+    return one.cut == shortest->cut && one.evaluation.feasible;
+  });
+  ASSERT_NE(fits, tried.all.end());
+  EXPECT_EQ(fits->strategy.pattern, decide::Pattern::kOneForwardOneBackward);
+  // Once something fits, no other turns are looked at.
+  for (const TriedPipelines::One& one : tried.all) {
+    EXPECT_FALSE(one.strategy.strict);
+    EXPECT_NE(one.strategy.pattern, decide::Pattern::kListed);
+  }
+}
+
 // Running statistics are those of all micro-batches together, for which stages wait: steps take
 // several times what is estimated, with any number of micro-batches.
 TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
