@@ -41,7 +41,10 @@ ROWS = {
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
 UNTRAINED = "policy untrained, 10 plans"
-SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans"}
+# Policies that are trained as the shipped one but for one part; half an hour each, on demand alone.
+ABLATED = {"policy without graph attention": "gat_layers", "policy without Transformer-XL": "txl_layers"}
+ROWS |= {row: (["policy:answer=likely"], []) for row in ABLATED}
+SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans", *ABLATED}
 
 
 @cache
@@ -54,6 +57,17 @@ def untrained(folder):
     return folder / "untrained/policy.ckpt"
 
 
+@cache
+def ablated(setting):
+    """A policy of the shipped one's training without these layers; one that was trained is used again."""
+    folder = OUT / f"no_{setting}"
+    if not (folder / "policy.ckpt").is_file():
+        command = [learning_value.PROGRAM, "train", "--config", "configs/train/zoo.json", "--out", folder]
+        subprocess.run([*command, "--set", f"{setting}=0"], cwd=learning_value.ROOT, check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+    return folder / "policy.ckpt"
+
+
 def steps_of(case, row, seeds, folder, policy):
     """One a seed, none where nothing fits; seconds of planning."""
     requests, budget = ROWS[row]
@@ -62,6 +76,8 @@ def steps_of(case, row, seeds, folder, policy):
         found = []
         for request in requests:
             checkpoint = untrained(folder) if row == UNTRAINED else policy
+            if row in ABLATED:
+                checkpoint = ablated(ABLATED[row])
             if checkpoint and request.startswith("policy"):
                 request += f",checkpoint={checkpoint}"
             found.append(learning_value.run(case, request, budget, seed, folder))
@@ -111,7 +127,7 @@ def print_size(size, of_row, known):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
-    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS)
+    parser.add_argument("--rows", nargs="+", default=[row for row in ROWS if row not in ABLATED], choices=ROWS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
     parser.add_argument("--policy", type=Path, help="in place of the shipped one")

@@ -35,7 +35,7 @@ Budget budget_of_stages(const PlannerContext& context) {
 // Where there are few plans and climbing begins where devices are alike, it may simulate as many
 // tasks as so many plans have in which they no longer are: these take a hundred times as long, and
 // gain little.
-constexpr std::size_t kPlansApart = 8;
+constexpr std::size_t kPlansApart = 16;
 constexpr std::size_t kAlike = 20;  // so many times fewer tasks one of each kind has
 
 void limit_climbing(portfolio::Search& search) {
