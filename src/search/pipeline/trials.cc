@@ -23,6 +23,17 @@ std::vector<One> best_first(std::vector<One> all) {
   return all;
 }
 
+// Each once, in the order given; so many at most, and none of a step that is longer.
+std::vector<const Cut*> first_cuts(const std::vector<One>& all, std::size_t count, double longest) {
+  std::vector<const Cut*> found;
+  for (const One& one : all) {
+    const bool known = std::ranges::find(found, one.cut) != found.end();
+    const bool wanted = !known && to_seconds(one.evaluation.step) <= longest;
+    if (wanted && found.size() < count) found.push_back(one.cut);
+  }
+  return found;
+}
+
 }  // namespace
 
 void Trials::simulate(const std::vector<const Cut*>& given, const Staging& how) {
@@ -47,26 +58,13 @@ std::vector<const Cut*> Trials::unknown(std::vector<const Cut*> cuts) const {
 }
 
 std::vector<const Cut*> Trials::best(std::size_t count) const {
-  const double near = kTurnsGain * shortest_that_fits();
-  std::vector<const Cut*> found;
-  for (const One& one : best_first(tried_.all)) {
-    const bool known = std::ranges::find(found, one.cut) != found.end();
-    if (!known && found.size() < count && to_seconds(one.evaluation.step) <= near) {
-      found.push_back(one.cut);
-    }
-  }
-  return found;
+  return first_cuts(best_first(tried_.all), count, kTurnsGain * shortest_that_fits());
 }
 
 std::vector<const Cut*> Trials::shortest_steps(std::size_t count) const {
   std::vector<One> all = tried_.all;
   std::ranges::stable_sort(all, {}, [](const One& one) { return one.evaluation.step; });
-  std::vector<const Cut*> found;
-  for (const One& one : all) {
-    const bool known = std::ranges::find(found, one.cut) != found.end();
-    if (!known && found.size() < count) found.push_back(one.cut);
-  }
-  return found;
+  return first_cuts(all, count, kNoStep);
 }
 
 std::vector<const Cut*> Trials::fastest(std::size_t count) const {
