@@ -1,7 +1,7 @@
 """How far planners are from the best known on 48 problems that nothing here was tuned or trained on.
 
-    scripts/reproduce.sh wide [--sizes small medium large] [--rows NAME ...] [--seeds K] [--known SECONDS]
-        [--policy FILE]
+    scripts/reproduce.sh wide [--sizes small medium large] [--least GPUS] [--models NAME ...]
+        [--rows NAME ...] [--seeds K] [--known SECONDS] [--policy FILE]
 
 A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
 the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
@@ -22,7 +22,7 @@ from random import Random
 from statistics import mean
 
 import learning_value
-from wide_problems import SIZES, problems, size_of, write_cluster
+from wide_problems import SIZES, devices_of, problems, size_of, write_cluster
 
 OUT = learning_value.ROOT / "out" / "wide"
 ROWS = {
@@ -35,8 +35,12 @@ ROWS = {
     "plan with policy, 30 plans": (["policy:answer=searched"], ["--evaluations", 30]),
     "plan, 100 plans": (["portfolio"], ["--evaluations", 100]),
     "plan with policy, 100 plans": (["policy:answer=searched"], ["--evaluations", 100]),
+    "plan, 500 plans": (["portfolio"], ["--evaluations", 500]),
+    "fine-tuned, 500 plans": (["policy"], ["--evaluations", 500]),
     "plan, one shot": (["portfolio"], []),
     "plan with policy, one shot": (["policy:answer=searched"], []),
+    "plan, 1 s": (["portfolio"], ["--budget", 1]),
+    "plan with policy, 1 s": (["policy:answer=searched"], ["--budget", 1]),
     "plan, 10 s": (["portfolio"], ["--budget", 10]),
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
@@ -97,6 +101,12 @@ def percent(log_ratio):
     return f"{100 * (exp(log_ratio) - 1):+.1f}"
 
 
+def chosen(size, least, models):
+    """The problems of a size, on clusters of so many devices, of these models or all."""
+    return [(model, batch, cluster) for model, batch, cluster in problems()
+            if size_of(cluster) == size and devices_of(cluster) >= least and (not models or model in models)]  # fmt: skip
+
+
 def print_size(size, of_row, known):
     print(f"\n{size}, up to {SIZES[size]} GPUs")
     print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'worst':>8} {'within 3 %':>11} {'seeds':>9} {'nothing':>8} "
@@ -127,6 +137,8 @@ def print_size(size, of_row, known):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--least", type=int, default=0, metavar="GPUS", help="leave out clusters of fewer")
+    parser.add_argument("--models", nargs="+", help="these alone")
     parser.add_argument("--rows", nargs="+", default=[row for row in ROWS if row not in ABLATED], choices=ROWS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
@@ -139,7 +151,7 @@ def main():
         folder = Path(name)
         for size in given.sizes:
             of_row = {row: {} for row in given.rows}
-            for case in [case for case in problems() if size_of(case[2]) == size]:
+            for case in chosen(size, given.least, given.models):
                 write_cluster(case[2], OUT)
                 plain = learning_value.expect_costs(known, case, folder)
                 for planner in ("portfolio", "annealing") if given.known else ():

@@ -54,13 +54,16 @@ struct PlanOptions {
 
 // What the decisions of a plan would take in every order that needs no priorities.
 using StepOfOrder = std::vector<std::pair<std::string, Nanoseconds>>;
-StepOfOrder steps_of_orders(const cost::Problem& problem, decide::Strategy strategy,
-                            const compiler::CompileOptions& options) {
-  StepOfOrder steps;
+StepOfOrder steps_of_orders(oracle::Oracle& oracle, const decide::Strategy& strategy) {
+  std::vector<decide::Strategy> in_orders;
   for (decide::OrderPolicy order : decide::kSearchedOrders) {
-    decide::set_plain_order(strategy, order);
-    const sim::Simulated simulated = simulate_strategy(problem, strategy, options);
-    steps.emplace_back(decide::order_policy_name(order), simulated.result.step);
+    decide::set_plain_order(in_orders.emplace_back(strategy), order);
+  }
+  const std::vector<oracle::Measured> measured = oracle.measure(in_orders);
+  StepOfOrder steps;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    steps.emplace_back(decide::order_policy_name(decide::kSearchedOrders[i]),
+                       measured[i].evaluation.step);
   }
   return steps;
 }
@@ -327,7 +330,8 @@ int run_plan(const PlanOptions& options, const Caller& caller) {
   const sim::Simulated simulated = simulate_strategy(*problem, found.strategy, how);
   StepOfOrder orders;
   if (options.common.json || options.verbose) {
-    orders = steps_of_orders(*problem, found.strategy, how);
+    oracle::SimulatedOracle in_orders(*problem, threads, how);
+    orders = steps_of_orders(in_orders, found.strategy);
   }
   // Files first: what is printed has been saved.
   if (simulated.result.feasible()) {

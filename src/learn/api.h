@@ -147,7 +147,7 @@ std::string shipped_policy_path();
 
 // The answer of the planner "policy".
 enum class PolicyAnswer : std::uint8_t {
-  kBest,      // of proposals, baselines, and what fine-tuning and search make of them
+  kBest,      // of proposals and baselines; with a budget what fine-tuning and `plan` make of them
   kLikely,    // of its most likely plans; docs/policy.md says what of other networks
   kSearched,  // what `plan` finds with that among its starts
 };
@@ -155,11 +155,11 @@ enum class PolicyAnswer : std::uint8_t {
 struct PolicyPlannerOptions {
   std::string checkpoint;       // empty: the shipped one
   std::int64_t proposals = 15;  // draws beside the most likely strategy, from the one forward pass
-  double finetune_share = 0.7;  // of a budget; the rest is local search around the best strategy
+  double finetune_share = 0.2;  // of a budget; the rest is that of `plan`
   PolicyAnswer answer = PolicyAnswer::kBest;
 };
-// Planner "policy": proposes, simulates, fine-tunes while the budget lasts, and is never worse than
-// the best baseline.
+// Planner "policy": proposes, simulates, and with a budget fine-tunes and searches on from there;
+// never worse than the best baseline.
 search::PlannerEntry policy_planner_entry();
 
 }  // namespace heterog::learn

@@ -32,6 +32,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("steps", c.steps, 1, kMaxSteps);
   visit("cases_per_step", c.cases_per_step, 1, 1000);
   visit("samples", c.samples, 1, 10000);
+  visit("settling_rounds", c.settling_rounds, 0, 10);
   visit("checkpoint_every", c.checkpoint_every, 1, kMaxSteps);
   visit("actions", c.actions);
   visit("max_groups", c.max_groups, 1, 2000);

@@ -1,4 +1,4 @@
-// The learned planner: proposes, simulates, and keeps improving while there is budget.
+// The learned planner: proposes, simulates, and with a budget fine-tunes and searches on.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,6 @@
 #include "decide/micro_batches.h"
 #include "learn/api.h"
 #include "oracle/batch_evaluator.h"
-#include "search/engines/local_search.h"
 #include "search/moves/move.h"
 #include "search/portfolio/portfolio.h"
 #include "search/starts/baselines.h"
@@ -34,12 +33,14 @@ constexpr std::array<search::Field<PolicyPlannerOptions>, 4> kFields = {
                                               "the shipped one"}},
      {"proposals", "strategies that are drawn beside the most likely one",
       search::IntegerField<PolicyPlannerOptions>{&PolicyPlannerOptions::proposals, {0, 10'000}}},
-     {"finetune_share", "share of a budget for fine-tuning; the rest is local search",
+     {"finetune_share",
+      "share of a budget for fine-tuning; in the rest `plan` goes on from what was found",
       search::NumberField<PolicyPlannerOptions>{&PolicyPlannerOptions::finetune_share, {0, 1}}},
      {"answer",
-      "the best that is found from the policy, or the best of its ten most likely plans; of a "
-      "policy that decides every group by itself, its most likely strategy or one action for all "
-      "groups; or what `plan` finds with that among its starts",
+      "the best of its proposals, of baselines and, with a budget, of what is found from there; or "
+      "the best of its ten most likely plans; of a policy that decides every group by itself, its "
+      "most likely strategy or one action for all groups; or what `plan` finds with that among its "
+      "starts",
       search::choice<PolicyPlannerOptions, &PolicyPlannerOptions::answer>(kAnswers)}}};
 
 // Of answer=likely, by a policy that begins as the formula.
@@ -57,18 +58,13 @@ class PolicyPlanner final : public search::Planner {
     BatchEvaluator evaluator(context.oracle, context.budget);
     if (options_.answer == PolicyAnswer::kLikely) return likely(policy, context, evaluator);
     if (options_.answer == PolicyAnswer::kSearched) return searched(policy, context, evaluator);
-    std::vector<decide::Strategy> strategies =
-        propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1));
-    for (search::NamedStrategy& baseline : search::baseline_strategies(context.problem())) {
-      strategies.push_back(std::move(baseline.strategy));
-    }
     PlannerResult result;
-    const auto measured = evaluator.evaluate(strategies);
-    for (std::size_t i = 0; i < strategies.size(); ++i) {
-      consider(result, strategies[i], measured[i].evaluation);
+    consider_each(result, evaluator, proposed(policy, context, evaluator));
+    if (context.budget.limited()) {
+      improve(policy, context, result);
+    } else {
+      consider_each(result, evaluator, search::baseline_strategies(context.problem()));
     }
-    result.evaluations = evaluator.evaluations();
-    improve(policy, context, result);
     return result;
   }
 
@@ -249,21 +245,41 @@ class PolicyPlanner final : public search::Planner {
     return true;
   }
 
+  std::vector<search::NamedStrategy> proposed(const Policy& policy, PlannerContext& context,
+                                              BatchEvaluator& evaluator) const {
+    std::vector<search::NamedStrategy> named;
+    for (decide::Strategy& one :
+         propose(policy, evaluator, static_cast<int>(options_.proposals), context.rng.split(1))) {
+      named.push_back({"policy", std::move(one)});
+    }
+    return named;
+  }
+
+  static void consider_each(PlannerResult& result, BatchEvaluator& evaluator,
+                            const std::vector<search::NamedStrategy>& named) {
+    std::vector<decide::Strategy> strategies;
+    for (const search::NamedStrategy& one : named) strategies.push_back(one.strategy);
+    const auto measured = evaluator.evaluate(strategies);
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      if (consider(result, strategies[i], measured[i].evaluation)) result.found_by = named[i].name;
+    }
+    result.evaluations = evaluator.evaluations();
+  }
+
+  // Fine-tuning, then what `plan` does with what that has found among its starts, and the rest of
+  // the budget.
   void improve(const Policy& policy, PlannerContext& context, PlannerResult& result) const {
+    const search::Budget whole = context.budget;
     const auto left = [&] {
-      return context.budget.evaluations
-                 ? std::max<std::int64_t>(*context.budget.evaluations - result.evaluations, 0)
-                 : std::int64_t{0};
+      return std::max<std::int64_t>(*whole.evaluations - result.evaluations, 0);
     };
-    const bool timed = static_cast<bool>(context.budget.time_used);
-    if (!timed && left() == 0) return;
-    search::Budget learning = context.budget;
-    if (timed) {
-      learning.time_used = [used = context.budget.time_used, share = options_.finetune_share] {
+    search::Budget learning = whole;
+    if (whole.time_used) {
+      learning.time_used = [used = whole.time_used, share = options_.finetune_share] {
         return used() / std::max(1e-9, share);
       };
     }
-    if (context.budget.evaluations) {
+    if (whole.evaluations) {
       learning.evaluations =
           static_cast<std::int64_t>(options_.finetune_share * static_cast<double>(left()));
     }
@@ -272,22 +288,15 @@ class PolicyPlanner final : public search::Planner {
                                       {.name = context.problem().graph->name(),
                                        .seed = context.rng.split(2)(),
                                        .budget = learning});
-      consider(result, tuned.strategy, tuned.evaluation);
+      if (consider(result, tuned.strategy, tuned.evaluation)) result.found_by = "fine-tuned";
       result.evaluations += tuned.evaluations;
     }
-    if (timed) polish(context, result, search::kUnbounded);
-    if (left() > 0) polish(context, result, left());
-  }
-
-  static void polish(PlannerContext& context, PlannerResult& result, std::int64_t evaluations) {
-    BatchEvaluator evaluator(context.oracle,
-                             {.evaluations = evaluations, .time_used = context.budget.time_used});
-    const decide::Strategy start = search::movable(result.strategy);
-    Rng rng = context.rng.split(3);
-    const search::SearchResult found =
-        search::local_search(evaluator, start, rng, {.evaluations = evaluations, .patience = 0});
-    consider(result, found.strategy, found.evaluation);
-    result.evaluations += evaluator.evaluations();
+    if (whole.evaluations) context.budget.evaluations = left();
+    PlannerResult searched =
+        search::best_plan(context, {.given = {result.strategy}, .given_by = result.found_by});
+    searched.evaluations += result.evaluations;
+    if (consider(searched, result.strategy, result.evaluation)) searched.found_by = result.found_by;
+    result = std::move(searched);
   }
 
   PolicyPlannerOptions options_;

@@ -21,7 +21,7 @@ namespace {
 
 // Of what ranks tell each other while they train: counts up whenever two builds would
 // misunderstand.
-constexpr int kExchange = 4;
+constexpr int kExchange = 5;
 // In fine-tuning: trained weights go on from a small step, and hardly lack exploration.
 constexpr double kFinetuneLearningRate = 1e-3;
 constexpr double kFinetuneEntropyWeight = 0.005;
@@ -199,7 +199,10 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   Learner learner = first_state(config, options, cases, folder ? &*folder : nullptr, team);
   std::optional<NetworkCopy> copy = copy_on(options.gpu, config);
   const LearningContext context{
-      .cases = cases, .measure = simulated(threads), .team = team, .copy = copy ? &*copy : nullptr};
+      .cases = cases,
+      .measure = simulated(threads, static_cast<int>(config.settling_rounds)),
+      .team = team,
+      .copy = copy ? &*copy : nullptr};
   bool stopped = false;
   while (learner.step < config.steps && !stopped) {
     const TrainProgress progress =

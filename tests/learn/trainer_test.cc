@@ -121,7 +121,8 @@ TEST_F(Training, ARandomCaseIsTheSameEachTimeItIsMade) {
 }
 
 TEST_F(Training, OfTheFormulasPolicyGivesTheSameBitsHoweverItRuns) {
-  const TrainConfig config = tiny_formula_config(tiny_config());
+  TrainConfig config = tiny_formula_config(tiny_config());
+  config.settling_rounds = 1;
   train(config, {.out_dir = path("whole"), .threads = 2});
   const auto stop = [](const TrainProgress& now) {
     if (now.step == 5) throw Killed();

@@ -15,6 +15,7 @@
 #include "oracle/simulated_oracle.h"
 #include "search/pipeline/chain.h"
 #include "search/starts/baselines.h"
+#include "search/starts/settle.h"
 #include "space/group_summary.h"
 #include "space/spans.h"
 
@@ -51,6 +52,31 @@ FeatureTensors of_rows(FeatureTensors features, const FormulaTerms& terms) {
   features.layouts = torch::tensor(layout_features(terms))
                          .view({static_cast<std::int64_t>(kLayouts), kLayoutFeatures});
   return features;
+}
+
+// Units that are the case's groups, as its own problem knows them.
+decide::Strategy on_groups(const Case& c, decide::Strategy strategy) {
+  const auto& group_of = c.problem->grouping.group_of;
+  for (OpId op : id_range<OpId>(strategy.unit_of_op.size())) {
+    if (strategy.unit_of_op[op].value() != group_of[op].value()) return strategy;
+  }
+  strategy.unit_of_op.clear();
+  return strategy;
+}
+
+std::vector<oracle::Measured> settled(const Case& c, std::vector<decide::Strategy> strategies,
+                                      oracle::Oracle& oracle, int rounds) {
+  oracle::BatchEvaluator evaluator(oracle);
+  for (decide::Strategy& one : strategies) one = on_groups(c, std::move(one));
+  std::vector<oracle::Measured> measured = evaluator.evaluate(strategies);
+  const space::GroupSummaries groups = space::summarize_groups(*c.problem);
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    if (strategies[i].micro_batches > 1 || !strategies[i].unit_of_op.empty()) continue;
+    measured[i].evaluation =
+        search::settle(evaluator, groups, {strategies[i], measured[i].evaluation}, rounds)
+            .evaluation;
+  }
+  return measured;
 }
 
 }  // namespace
@@ -141,11 +167,13 @@ double memory_need(const Case& c, const Actions& actions) {
   return c.formula ? memory_need(*c.formula, to_plan(*c.formula, actions).choice) : 0;
 }
 
-Measure simulated(ThreadPool& threads) {
-  return [&threads](const Case& c, std::span<const decide::Strategy> strategies) {
+Measure simulated(ThreadPool& threads, int settling_rounds) {
+  return [&threads, settling_rounds](const Case& c, std::span<const decide::Strategy> strategies) {
     std::vector<decide::Strategy> as_they_are(strategies.begin(), strategies.end());
     for (decide::Strategy& strategy : as_they_are) strategy.order_rounds = 0;
-    return oracle::SimulatedOracle(*c.problem, threads).measure(as_they_are);
+    oracle::SimulatedOracle oracle(*c.problem, threads);
+    if (settling_rounds == 0) return oracle.measure(as_they_are);
+    return settled(c, std::move(as_they_are), oracle, settling_rounds);
   };
 }
 

@@ -88,9 +88,10 @@ std::vector<Actions> first_strategies(const Case& c);
 using Measure = std::function<std::vector<oracle::Measured>(
     const Case& c, std::span<const decide::Strategy> strategies)>;
 // The simulator's answers, on these threads, without improving orders: pipelines, most of the time
-// of training, would take twice as long. Its memory is given back after each call: that of all
-// cases would be too much.
-Measure simulated(ThreadPool& threads);
+// of training, would take twice as long. What is no pipeline counts as it is once its shares are
+// settled, in so many rounds. Memory is given back after each call: that of all cases would be too
+// much.
+Measure simulated(ThreadPool& threads, int settling_rounds = 0);
 
 // Parallel to `samples`.
 std::vector<search::Evaluation> evaluate_samples(const Case& c, std::span<const Actions> samples,

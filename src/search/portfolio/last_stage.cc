@@ -1,6 +1,9 @@
 // What was found, on as few devices as it needs, in a better order.
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -10,6 +13,7 @@
 #include "search/starts/balanced_servers.h"
 #include "search/starts/settle.h"
 #include "search/starts/starts.h"
+#include "space/cluster_summary.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -22,8 +26,8 @@ constexpr double kCatchesUp = 0.01;
 // Where plans take long, what takes so many times as long as the best is left in its order.
 constexpr double kOrderGains = 1.3;
 
-// Plans with other servers, twelve in the first phase of a budget, three in each later one.
-constexpr std::int64_t kTriesOfServers = 18;
+// Plans with other servers, up to 18 in the first phase of a budget, three in each later one.
+constexpr std::int64_t kTriesOfServers = 24;
 
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,
 // and in a second.
@@ -46,6 +50,67 @@ bool servers_are_far_behind(const Search& search) {
   return std::ranges::none_of(search.result.baselines, [&](const BaselineResult& one) {
     return one.name.ends_with("-ps") && to_seconds(one.evaluation.step) <= longest;
   });
+}
+
+// One shot ends when its stages do: the last ones take what they need. Of a budget of plans they
+// take what is left. How many of these there are.
+std::int64_t allow(Search& search, std::int64_t plans) {
+  const std::int64_t before = search.evaluator.evaluations();
+  Budget budget = search.context.budget;
+  budget.evaluations = std::min(before + plans, budget.evaluations.value_or(before + plans));
+  search.evaluator.set_budget(budget);
+  return *budget.evaluations - before;
+}
+
+// The machines whose devices take longest for the same samples, in the mean, the slowest first; of
+// equals the last one.
+std::vector<MachineId> slowest_machines(const cost::Problem& problem) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  const space::ModelSeconds seconds(problem);
+  const std::int64_t samples =
+      std::max<std::int64_t>(1, problem.batch / static_cast<std::int64_t>(cluster.device_count()));
+  std::map<MachineId, std::pair<double, int>> together;
+  for (DeviceId device : cluster.device_ids()) {
+    auto& [sum, count] = together[cluster.device(device).machine];
+    sum += seconds(device, samples);
+    ++count;
+  }
+  std::vector<std::pair<double, MachineId>> order;
+  for (const auto& [machine, of_it] : together) {
+    order.emplace_back(of_it.first / of_it.second, machine);
+  }
+  std::ranges::sort(order, std::greater());
+  std::vector<MachineId> machines;
+  for (const auto& [mean, machine] : order) machines.push_back(machine);
+  return machines;
+}
+
+// The first of them without its slowest machines: without 1, 2, 4, … of them, up to half. Servers
+// and all who ask them share fewer links then.
+void append_on_fewer_machines(const cost::Problem& problem, std::vector<decide::Strategy>& all) {
+  const std::vector<MachineId> slowest = slowest_machines(problem);
+  for (std::size_t count = 1; 2 * count <= slowest.size(); count *= 2) {
+    const std::span<const MachineId> left_out(slowest.data(), count);
+    decide::Strategy fewer = all.front();
+    for (decide::UnitDecision& unit : fewer.units) {
+      std::erase_if(unit.replicas, [&](const decide::Replica& one) {
+        const MachineId machine = problem.cluster->device(one.device).machine;
+        return std::ranges::find(left_out, machine) != left_out.end();
+      });
+    }
+    all.push_back(std::move(fewer));
+  }
+}
+
+// Servers of rows make other devices the slowest than those by which shares were found.
+void settle_servers(Search& search, const Tried& start) {
+  if (!is_near(search, start.evaluation)) return;
+  if (allow(search, 2 * kSettlingRounds) < 2 * kSettlingRounds) return;
+  const cost::Problem& problem = search.context.problem();
+  const space::GroupSummaries groups = space::summarize_groups(with_units(problem, start.strategy));
+  const Tried settled = settle(search.evaluator, groups, start, kSettlingRounds);
+  consider(search, settled.strategy, settled.evaluation,
+           std::string(kByRowsAndSpeed) + " + shares");
 }
 
 void take(Search& search, const FewerDevices& fewer) {
@@ -120,8 +185,8 @@ void improve_orders(Search& search) {
 void choose_servers(Search& search) {
   const cost::Problem& problem = search.context.problem();
   if (!with(search, Part::kServers) || search.context.budget.expired()) return;
-  const decide::Strategy& found = search.result.strategy;
-  const std::string& by = search.result.found_by;
+  const decide::Strategy found = search.result.strategy;
+  const std::string by = search.result.found_by;
   std::vector<decide::Strategy> strategies;
   std::vector<std::string> names;
   const auto add = [&](decide::Strategy strategy, std::string name) {
@@ -150,8 +215,12 @@ void choose_servers(Search& search) {
   if (transfers <= kMostTransfers) {
     add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
                   search.costly || many);
-    add_in_orders(with_several_servers(problem, proportional_ps(problem), /*of_all=*/false),
-                  kByRowsAndSpeed, search.costly || many);
+    std::vector<decide::Strategy> by_speed = {proportional_ps(problem)};
+    if (!many) append_on_fewer_machines(problem, by_speed);
+    for (decide::Strategy& one : by_speed) {
+      add_in_orders(with_several_servers(problem, std::move(one), /*of_all=*/false),
+                    kByRowsAndSpeed, search.costly || many);
+    }
   }
   const auto& most = search.context.budget.evaluations;
   if (most) {  // of a small budget not all are there to try
@@ -160,25 +229,16 @@ void choose_servers(Search& search) {
         std::clamp(left, std::int64_t{0}, static_cast<std::int64_t>(strategies.size()))));
   }
   const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
-  std::optional<std::size_t> by_speed;
+  std::map<std::size_t, Tried> by_speed;  // of each number of devices the best
   for (std::size_t i = 0; i < measured.size(); ++i) {
-    consider(search, strategies[i], measured[i].evaluation, names[i]);
+    const Tried one = {strategies[i], measured[i].evaluation};
+    consider(search, one.strategy, one.evaluation, names[i]);
     if (names[i] != kByRowsAndSpeed) continue;
-    if (!by_speed || better(measured[i].evaluation, measured[*by_speed].evaluation)) by_speed = i;
+    const std::size_t devices = one.strategy.units[UnitId(0)].replicas.size();
+    const auto [at, first] = by_speed.try_emplace(devices, one);
+    if (!first && better(one.evaluation, at->second.evaluation)) at->second = one;
   }
-  // Servers of rows make other devices the slowest than those by which shares were found.
-  if (!by_speed || (most && search.evaluator.evaluations() + 2 * kSettlingRounds > *most)) return;
-  const Tried start = {strategies[*by_speed], measured[*by_speed].evaluation};
-  if (!is_near(search, start.evaluation)) return;
-  const space::GroupSummaries groups = space::summarize_groups(with_units(problem, start.strategy));
-  if (!most) {  // one shot ends when its stages do
-    Budget budget = search.context.budget;
-    budget.evaluations = search.evaluator.evaluations() + 2 * kSettlingRounds;
-    search.evaluator.set_budget(budget);
-  }
-  const Tried settled = settle(search.evaluator, groups, start, kSettlingRounds);
-  consider(search, settled.strategy, settled.evaluation,
-           std::string(kByRowsAndSpeed) + " + shares");
+  for (const auto& [devices, start] : by_speed) settle_servers(search, start);
 }
 
 }  // namespace heterog::search::portfolio

@@ -107,6 +107,29 @@ TEST(FormulaDistribution, BeginsWithWhatFits) {
   EXPECT_GE(fitting, proposed.size() - 2);
 }
 
+// Devices are unlike, and shares by the formula's speeds are not the best ones. Of one device or a
+// pipeline nothing is settled.
+TEST(FormulaDistribution, DrawsAreJudgedAsTheyAreOnceSettled) {
+  const Case c = formula_case("vgg19", "heterog-8gpu", 192, 12);
+  std::vector<Actions> drawn;
+  std::vector<bool> pipeline;
+  for (const DrawnPlan& plan : draw_plans(*c.formula, random_output(c, 0), 24, Rng(3))) {
+    drawn.push_back(to_actions(*c.formula, plan));
+    pipeline.push_back(is_pipeline(mode_of(plan.choice[0])));
+  }
+  ThreadPool threads(1);
+  const auto once = evaluate_samples(c, drawn, simulated(threads));
+  const auto settled = evaluate_samples(c, drawn, simulated(threads, 1));
+  int better = 0;
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    EXPECT_FALSE(search::better(once[i], settled[i]));
+    if (pipeline[i]) EXPECT_EQ(once[i].step, settled[i].step);
+    better += search::better(settled[i], once[i]) ? 1 : 0;
+  }
+  EXPECT_GT(better, 2);
+  EXPECT_GT(std::ranges::count(pipeline, true), 0);
+}
+
 TEST(FormulaDistribution, ParametersMayHaveSeveralServers) {
   const Case c = formula_case("alexnet", "heterog-4gpu", 64, 8);
   const FormulaOutput output = random_output(c, 0);

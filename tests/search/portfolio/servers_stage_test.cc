@@ -14,7 +14,7 @@ namespace heterog::search::portfolio {
 namespace {
 
 // Behind a slow network, beside even shares: rows of parameters on several servers are faster,
-// shares by speed more so, and most of all once they are settled.
+// shares by speed more so, and most of all once they are settled, without the slower machines.
 TEST(ServersStage, SettlesSharesBySpeedBesideServersOfRows) {
   const auto problem = load_test_problem("vgg19", "heterog-8gpu-10gbe", 192);
   ThreadPool pool(2);
@@ -35,6 +35,7 @@ TEST(ServersStage, SettlesSharesBySpeedBesideServersOfRows) {
   consider(search, even, step_of(even), "ev-ar");
   choose_servers(search);
   EXPECT_EQ(search.result.found_by, "cp-ps + several servers + shares");
+  EXPECT_EQ(search.result.strategy.units[UnitId(0)].replicas.size(), 4u);
   decide::Strategy unsettled =
       with_several_servers(*problem, proportional_ps(*problem), /*of_all=*/false);
   for (decide::OrderPolicy order : decide::kSearchedOrders) {
