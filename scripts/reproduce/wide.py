@@ -5,10 +5,10 @@
 
 A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
 the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
-worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other. best_known.json beside this file holds the best of all runs
-so far; --known plans each problem for so many seconds first, by `plan` and by annealing, to find better
-ones. HETEROG_BIN names another program than that of the release preset. Models that are not in the zoo
-are exported first.
+worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other.
+best_known.json beside this file holds the best of all runs so far; --known plans each problem for so
+many seconds first, by `plan` and by annealing, to find better ones. HETEROG_BIN names another program
+than that of the release preset. Models that are not in the zoo are exported first.
 """
 
 import argparse

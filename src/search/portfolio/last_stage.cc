@@ -26,7 +26,7 @@ constexpr double kCatchesUp = 0.01;
 // Where plans take long, what takes so many times as long as the best is left in its order.
 constexpr double kOrderGains = 1.3;
 
-// Plans with other servers, up to 18 in the first phase of a budget, three in each later one.
+// Plans with other servers, most of them in the first phase of a budget, three in each later one.
 constexpr std::int64_t kTriesOfServers = 24;
 
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,

@@ -123,7 +123,9 @@ TEST(FormulaDistribution, DrawsAreJudgedAsTheyAreOnceSettled) {
   int better = 0;
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     EXPECT_FALSE(search::better(once[i], settled[i]));
-    if (pipeline[i]) EXPECT_EQ(once[i].step, settled[i].step);
+    if (pipeline[i]) {
+      EXPECT_EQ(once[i].step, settled[i].step);
+    }
     better += search::better(settled[i], once[i]) ? 1 : 0;
   }
   EXPECT_GT(better, 2);
