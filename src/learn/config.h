@@ -36,8 +36,8 @@ struct TrainConfig {
   std::int64_t steps = 300;
   std::int64_t cases_per_step = 1;  // |G| of HeteroG §4.1.3
   std::int64_t samples = 16;        // strategies of a case in one step, from one forward pass
-  // Of the formula's policy: rounds in which the shares of a draw that is no pipeline are settled,
-  // of two plans each, before it is judged.
+  // Rounds in which the shares of a draw that is no pipeline are settled, of two plans each, before
+  // it is judged.
   std::int64_t settling_rounds = 0;
   std::int64_t checkpoint_every = 20;
 
