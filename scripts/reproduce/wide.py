@@ -1,11 +1,13 @@
 """How far planners are from the best known on 48 problems that nothing here was tuned or trained on.
 
     scripts/reproduce.sh wide [--sizes small medium large] [--least GPUS] [--models NAME ...]
-        [--rows NAME ...] [--seeds K] [--known SECONDS] [--policy FILE]
+        [--rows NAME ...] [--beside ROW] [--seeds K] [--known SECONDS] [--policy FILE]
 
 A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
 the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
 worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other.
+--beside says how much longer the other rows' steps are than those of one row, problem by problem, and
+on how many by half a per cent and more.
 best_known.json beside this file holds the best of all runs so far; --known plans each problem for so
 many seconds first, by `plan` and by annealing, to find better ones. HETEROG_BIN names another program
 than that of the release preset. Models that are not in the zoo are exported first.
@@ -19,7 +21,7 @@ from functools import cache
 from math import exp, log
 from pathlib import Path
 from random import Random
-from statistics import mean
+from statistics import mean, median
 
 import learning_value
 from wide_problems import SIZES, devices_of, problems, size_of, write_cluster
@@ -45,8 +47,10 @@ ROWS = {
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
 UNTRAINED = "policy untrained, 10 plans"
-# Policies that are trained as the shipped one but for one part; half an hour each, on demand alone.
-ABLATED = {"policy without graph attention": "gat_layers", "policy without Transformer-XL": "txl_layers"}
+# Policies that are trained as the shipped one but for these layers; half an hour each, on demand alone.
+ABLATED = {"policy without graph attention": ("gat_layers",),
+           "policy without Transformer-XL": ("txl_layers",),
+           "policy without both": ("gat_layers", "txl_layers")}  # fmt: skip
 ROWS |= {row: (["policy:answer=likely"], []) for row in ABLATED}
 # Hours for all problems.
 ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *ABLATED}
@@ -64,13 +68,13 @@ def untrained(folder):
 
 
 @cache
-def ablated(setting):
+def ablated(settings):
     """A policy of the shipped one's training without these layers; one that was trained is used again."""
-    folder = OUT / f"no_{setting}"
+    folder = OUT / "_".join(("no", *settings))
     if not (folder / "policy.ckpt").is_file():
         command = [learning_value.PROGRAM, "train", "--config", "configs/train/zoo.json", "--out", folder]
-        subprocess.run([*command, "--set", f"{setting}=0"], cwd=learning_value.ROOT, check=True,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
+        given = [word for setting in settings for word in ("--set", f"{setting}=0")]
+        subprocess.run([*command, *given], cwd=learning_value.ROOT, check=True, stdout=subprocess.DEVNULL)
     return folder / "policy.ckpt"
 
 
@@ -136,17 +140,37 @@ def print_size(size, of_row, known):
               flush=True)  # fmt: skip
 
 
+def print_beside(size, of_row, beside):
+    """Of problems where both rows find something."""
+    print(f"\n{size}: longer than {beside}, problem by problem")
+    print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'median':>8} {'shorter':>8} {'longer':>7} {'of':>4}")
+    for row, found in of_row.items():
+        logs = []
+        for case, (steps, _) in found.items():
+            others = of_row[beside][case][0]
+            if row != beside and None not in (*steps, *others):
+                logs.append(mean(map(log, steps)) - mean(map(log, others)))
+        if logs:
+            low, high = interval(logs, Random(1))
+            print(f"{row:<30} {percent(mean(logs)):>7} {percent(low) + ' to ' + percent(high):>16} "
+                  f"{percent(median(logs)):>8} {sum(value < log(0.995) for value in logs):>8} "
+                  f"{sum(value > log(1.005) for value in logs):>7} {len(logs):>4}", flush=True)  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
     parser.add_argument("--least", type=int, default=0, metavar="GPUS", help="leave out clusters of fewer")
     parser.add_argument("--models", nargs="+", help="these alone")
     parser.add_argument("--rows", nargs="+", default=[row for row in ROWS if row not in ON_DEMAND], choices=ROWS)
+    parser.add_argument("--beside", choices=ROWS, help="one of these rows")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
     parser.add_argument("--policy", type=Path, help="in place of the shipped one")
     parser.add_argument("--cases", action="store_true", help="print every problem, too")
     given = parser.parse_args()
+    if given.beside and given.beside not in given.rows:
+        parser.error(f"--beside {given.beside}: is not among the rows")
     known = json.loads(learning_value.KNOWN.read_text()) if learning_value.KNOWN.is_file() else {}
     print(f"{learning_value.machine()}, release preset; {given.seeds} seed(s)", flush=True)
     with tempfile.TemporaryDirectory() as name:
@@ -168,6 +192,8 @@ def main():
                         said = " ".join("-" if step is None else f"{1e3 * step:.2f}" for step in steps)
                         print(f"{' '.join(map(str, case)):<40} {row:<30} {said}", flush=True)
             print_size(size, of_row, known)
+            if given.beside:
+                print_beside(size, of_row, given.beside)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ constexpr double kOrderGains = 1.3;
 constexpr std::int64_t kTriesOfServers = 24;
 
 // Where every parameter has several servers: steps of so many transfers are simulated in a moment,
-// and in a second.
-constexpr double kFewTransfers = 200'000, kMostTransfers = 1'000'000;
+// in a second or two, and in several, which is too long where all else takes a few.
+constexpr double kFewTransfers = 200'000, kManyTransfers = 400'000, kMostTransfers = 1'000'000;
 
 // Shares by speed, and servers of rows; they are worth settling where they are so near the best.
 constexpr const char* kByRowsAndSpeed = "cp-ps + several servers";
@@ -212,7 +212,7 @@ void choose_servers(Search& search) {
       add(with_several_servers(problem, found, of_all), by + " + several servers");
     }
   }
-  if (transfers <= kMostTransfers) {
+  if (transfers <= (search.few && !search.limited ? kManyTransfers : kMostTransfers)) {
     add_in_orders(partitioned_ps(problem, ServerParts::kBytes), "partitioned-ps",
                   search.costly || many);
     std::vector<decide::Strategy> by_speed = {proportional_ps(problem)};

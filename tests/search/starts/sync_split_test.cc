@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "decide/decisions.h"
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
 #include "search/starts/baselines.h"
@@ -21,14 +22,14 @@ using decide::SyncMethod;
 class SyncSplit : public testing::Test {
  protected:
   void split(const std::string& model, const std::string& cluster, std::int64_t batch,
-             const Strategy& start) {
+             const Strategy& start, bool coarse = false) {
     if (!problem_) problem_ = load_test_problem(model, cluster, batch);
     ThreadPool pool(1);
     oracle::SimulatedOracle oracle(*problem_, pool);
     BatchEvaluator evaluator(oracle);
     groups_ = space::summarize_groups(*problem_);
     before_ = evaluator.evaluate(start).evaluation;
-    split_ = split_syncs(evaluator, groups_, {start, before_});
+    split_ = split_syncs(evaluator, groups_, {start, before_}, coarse);
     evaluations_ = evaluator.evaluations() - 1;
     EXPECT_FALSE(better(before_, split_.evaluation));
     EXPECT_EQ(evaluator.evaluate(split_.strategy).evaluation.step, split_.evaluation.step);
@@ -87,6 +88,29 @@ TEST_F(SyncSplit, LeavesTheFirstAndSmallestToAllReduce) {
     }
   }
   EXPECT_TRUE(largest_reduced <= smallest_served || last_reduced < first_served);
+}
+
+// On many machines few large gradients are all-reduced, many small ones served.
+TEST_F(SyncSplit, LeavesTheLargestToAllReduceOnManyMachines) {
+  problem_ = load_test_problem("resnet50", "mixed-64gpu", 2048);
+  for (const Strategy& start : {proportional_ps(*problem_), proportional_all_reduce(*problem_)}) {
+    split("resnet50", "mixed-64gpu", 2048, start, /*coarse=*/true);
+    EXPECT_EQ(evaluations_, 7);
+    EXPECT_LT(to_seconds(split_.evaluation.step), 0.9 * to_seconds(before_.step));
+    EXPECT_EQ(split_.strategy.bucket_bytes, decide::kLargestBucketBytes);
+    Bytes largest_served = 0, smallest_reduced = Bytes{1} << 60;
+    for (GroupId group : id_range<GroupId>(groups_.size())) {
+      const Bytes bytes = groups_[group].parameter_bytes;
+      if (bytes == 0) continue;
+      if (split_.strategy.units[UnitId(group.value())].sync == SyncMethod::kParameterServer) {
+        largest_served = std::max(largest_served, bytes);
+      } else {
+        smallest_reduced = std::min(smallest_reduced, bytes);
+      }
+    }
+    EXPECT_LE(largest_served, smallest_reduced);
+    EXPECT_GT(largest_served, 0);
+  }
 }
 
 TEST_F(SyncSplit, KeepsToTheBudget) {
