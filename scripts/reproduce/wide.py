@@ -47,7 +47,7 @@ ROWS = {
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
 UNTRAINED = "policy untrained, 10 plans"
-# Policies that are trained as the shipped one but for these layers; half an hour each, on demand alone.
+# Policies that are trained as the shipped one but for these layers; up to an hour each, on demand alone.
 ABLATED = {"policy without graph attention": ("gat_layers",),
            "policy without Transformer-XL": ("txl_layers",),
            "policy without both": ("gat_layers", "txl_layers")}  # fmt: skip
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--least", type=int, default=0, metavar="GPUS", help="leave out clusters of fewer")
     parser.add_argument("--models", nargs="+", help="these alone")
     parser.add_argument("--rows", nargs="+", default=[row for row in ROWS if row not in ON_DEMAND], choices=ROWS)
-    parser.add_argument("--beside", choices=ROWS, help="one of these rows")
+    parser.add_argument("--beside", choices=ROWS, help="how much longer than this one the other rows are")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
     parser.add_argument("--policy", type=Path, help="in place of the shipped one")
