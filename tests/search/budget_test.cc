@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "oracle/simulated_oracle.h"
 #include "search/portfolio/portfolio.h"
@@ -38,6 +41,41 @@ TEST_P(MoreBudget, IsNeverALongerStep) {
       EXPECT_FALSE(better(one_shot, now));
     }
     before = now;
+  }
+}
+
+// A clock: how many it has simulated.
+class CountingOracle final : public oracle::Oracle {
+ public:
+  explicit CountingOracle(Oracle& asked) : asked_(asked) {}
+  std::vector<oracle::Measured> measure(std::span<const decide::Strategy> strategies) override {
+    simulated += static_cast<double>(strategies.size());
+    return asked_.measure(strategies);
+  }
+  const cost::Problem& problem() const override { return asked_.problem(); }
+
+  double simulated = 0;
+
+ private:
+  Oracle& asked_;
+};
+
+TEST(BudgetOfTime, ThatPaysForOneShotFindsNoLess) {
+  for (const char* model : {"bert_large24-tiny", "lstm_lm-tiny", "xlnet_large24-tiny"}) {
+    const auto problem = load_test_problem(model, "heterog-8gpu", 48);
+    ThreadPool threads(2);
+    oracle::SimulatedOracle simulator(*problem, threads);
+    const auto plan = [](CountingOracle& oracle, Budget budget) {
+      PlannerContext context{.oracle = oracle, .rng = Rng(0), .budget = std::move(budget)};
+      return best_plan(context, {}).evaluation;
+    };
+    CountingOracle counted(simulator), clock(simulator);
+    const Evaluation one_shot = plan(counted, {});
+    // More than that, as a part of the time is kept back for the last stages.
+    const double whole = 1.3 * counted.simulated;
+    const Evaluation now = plan(clock, {.time_used = [&] { return clock.simulated / whole; }});
+    EXPECT_FALSE(better(one_shot, now))
+        << model << ": " << to_seconds(one_shot.step) << " in one shot, " << to_seconds(now.step);
   }
 }
 

@@ -34,7 +34,7 @@ std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& 
   for (const Stage& stage : one.stages) {
     replicas += (stage.end - stage.begin) * stage.devices.size();
   }
-  const auto parts = static_cast<std::size_t>(pool.micro_batches[one.costs]);
+  const auto parts = static_cast<std::size_t>(pool.parts_of(one));
   return problem.folded->ops.size() * parts * replicas / pool.once.chain.layers.size();
 }
 
@@ -158,8 +158,13 @@ decide::Strategy CutPool::strategy(const cost::Problem& problem, const Pipelines
                                    Staging how) const {
   how.micro_batches = micro_batches[micro_batches_at];
   how.recompute = recompute;
+  return staged(problem, pipelines, micro_batches_at, how);
+}
+
+decide::Strategy CutPool::staged(const cost::Problem& problem, const Pipelines& pipelines,
+                                 std::size_t micro_batches_at, Staging how) const {
   how.sharing = options.replicas;
-  const Costed& kind = of(recompute);
+  const Costed& kind = of(how.recompute);
   return stage_strategy(problem, kind.chain, kind.costs[micro_batches_at], pipelines, how);
 }
 
@@ -210,6 +215,22 @@ std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
     chosen.push_back(&one);
   }
   return chosen;
+}
+
+std::vector<Cut> CutPool::in_fewer(const cost::Problem& problem,
+                                   const PipelineLimits& limits) const {
+  const auto large = std::ranges::find_if(found, [&](const Cut& one) {
+    return one.busiest <= limits.busiest && tasks(problem, *this, one) > limits.tasks_each;
+  });
+  std::vector<Cut> fewer;
+  if (large == found.end() || large->seconds > limits.seconds) return fewer;
+  for (auto parts = micro_batches.rbegin(); parts != micro_batches.rend(); ++parts) {
+    Cut one = *large;
+    one.fewer = *parts;
+    if (*parts >= parts_of(*large) || *parts < limits.least_parts) continue;
+    if (tasks(problem, *this, one) <= limits.tasks_each) fewer.push_back(std::move(one));
+  }
+  return fewer;
 }
 
 std::vector<DeviceId> file_order(const cost::Problem& problem) {

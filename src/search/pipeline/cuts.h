@@ -68,6 +68,7 @@ struct Cut {
   std::size_t costs = 0;                   // which micro-batches
   std::size_t line = 0;
   bool recompute = false;
+  std::int64_t fewer = 0;  // micro-batches that it runs in instead, if any
 };
 
 // What all cuts of a problem share, and the cuts, the best by estimate first.
@@ -103,7 +104,12 @@ struct CutPool {
                             std::size_t micro_batches_at, bool recompute, Staging how) const;
   decide::Strategy strategy(const cost::Problem& problem, const Cut& one, Staging how) const {
     how.samples = one.samples;
-    return strategy(problem, {one.stages}, one.costs, one.recompute, how);
+    how.micro_batches = parts_of(one);
+    how.recompute = one.recompute;
+    return staged(problem, {one.stages}, one.costs, how);
+  }
+  std::int64_t parts_of(const Cut& one) const {
+    return one.fewer > 0 ? one.fewer : micro_batches[one.costs];
   }
 
   // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
@@ -115,12 +121,17 @@ struct CutPool {
   std::vector<const Cut*> alike(const cost::Problem& problem, const std::vector<const Cut*>& cuts,
                                 const std::vector<const Cut*>& known, double seconds,
                                 const PipelineLimits& limits) const;
+  // The best by estimate of those with too many tasks, in fewer micro-batches: as many as `limits`
+  // allow of one plan, and the next smaller numbers of them.
+  std::vector<Cut> in_fewer(const cost::Problem& problem, const PipelineLimits& limits) const;
 
  private:
   // Of one number of micro-batches: a cut a number of stages, of the fewest first.
   std::vector<std::optional<Cut>> cut_line(const std::vector<DeviceId>& devices, std::size_t number,
                                            StageCounts stages, std::size_t micro_batches_at) const;
   bool allows(const Cut& cut) const;
+  decide::Strategy staged(const cost::Problem& problem, const Pipelines& pipelines,
+                          std::size_t micro_batches_at, Staging how) const;
   // [line × micro-batches][number of stages], in the order of lines, stages, micro-batches: of
   // equals the first is preferred.
   void keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,

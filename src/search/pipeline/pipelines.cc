@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -315,6 +316,17 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
   simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
+  if (limits.by_parts) {
+    // As long as fewer are shorter.
+    tried.in_fewer = pool.in_fewer(evaluator.problem(), limits);
+    Nanoseconds before = std::numeric_limits<Nanoseconds>::max();
+    for (const Cut& cut : tried.in_fewer) {
+      simulate({&cut}, first);
+      const Nanoseconds step = tried.all.back().evaluation.step;
+      if (tried.all.back().cut != &cut || step >= before) break;
+      before = step;
+    }
+  }
   if (ties && !limits.by_parts) {
     trials.simulate(trials.best(listed), {.pattern = Pattern::kZeroBubble, .order_rounds = 1});
   }

@@ -95,7 +95,7 @@ void Trials::simulate_all(const std::vector<const Cut*>& chosen, const Staging& 
     logger().debug(
         "pipeline of {} stages, {} micro-batches{}{}{}: estimate {:.4f} s, of which the busiest "
         "stage computes {:.4f} s, step {:.4f} s{}",
-        chosen[i]->stages.size(), tried_.pool.micro_batches[chosen[i]->costs],
+        chosen[i]->stages.size(), tried_.pool.parts_of(*chosen[i]),
         how.pattern == Pattern::kOneForwardOneBackward
             ? ""
             : fmt::format(", {}", decide::pattern_name(how.pattern)),

@@ -11,12 +11,13 @@ namespace heterog::search {
 // Pipelines that were simulated.
 struct TriedPipelines {
   struct One {
-    const Cut* cut = nullptr;  // of `pool`
+    const Cut* cut = nullptr;  // of `pool` or `in_fewer`
     decide::Strategy strategy;
     Evaluation evaluation;
     bool tied_together = false;  // Staging::tied_together
   };
   CutPool pool;
+  std::vector<Cut> in_fewer{};  // CutPool::in_fewer()
   std::vector<One> all{};
 };
 

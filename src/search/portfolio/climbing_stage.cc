@@ -1,6 +1,9 @@
 // The starts that promise most: settled, their sets of devices varied, climbed from, halved, varied
 // again, and their synchronisation split.
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
 
 #include "decide/decisions.h"
 #include "search/portfolio/stages.h"
@@ -25,6 +28,9 @@ constexpr int kSettling = 4;
 constexpr std::size_t kSplit = 3;
 // Of the starts, the best, whose sets of devices are varied.
 constexpr std::size_t kVaried = 3;
+// Of the best start, where plans are costly.
+constexpr std::array kEnlargedBuckets = {Bytes{96} << 20, Bytes{128} << 20, Bytes{192} << 20,
+                                         decide::kLargestBucketBytes};
 // Part of the budget after which no other start is varied.
 constexpr double kVariedUntil = 0.4;
 
@@ -45,13 +51,6 @@ void choose_starts(Search& search) {
   keep_first(search.starts, most);
 }
 
-// Goes on with what a start has become, if that is better.
-void replace(Search& search, Start& start, Tried with, const char* by) {
-  if (!better(with.evaluation, start.tried.evaluation)) return;
-  start = {std::move(with), start.name + by};
-  consider(search, start.tried.strategy, start.tried.evaluation, start.name);
-}
-
 void settle_starts(Search& search) {
   for (Start& start : search.starts) {
     replace(search, start, settle(search.evaluator, search.groups, start.tried, kSettling),
@@ -60,16 +59,26 @@ void settle_starts(Search& search) {
 }
 
 // A few large all-reduces for the best start, where each plan takes long to simulate: climbing
-// would get to that by chance only.
+// would get to that by chance only. How large depends on where the last one begins, which nothing
+// hides.
 void enlarge_buckets(Search& search) {
   if (!search.costly || search.evaluator.spent()) return;
   best_first(search.starts);
   Start& start = search.starts.front();
-  decide::Strategy strategy = start.tried.strategy;
-  if (strategy.bucket_bytes == 0) return;
-  strategy.bucket_bytes = decide::kLargestBucketBytes;
-  const Evaluation evaluation = search.evaluator.evaluate(strategy).evaluation;
-  replace(search, start, {std::move(strategy), evaluation}, " + buckets");
+  if (start.tried.strategy.bucket_bytes == 0) return;
+  std::vector<decide::Strategy> enlarged;
+  for (const Bytes bucket : kEnlargedBuckets) {
+    enlarged.push_back(start.tried.strategy);
+    enlarged.back().bucket_bytes = bucket;
+  }
+  const std::vector<Measured> measured = search.evaluator.evaluate(enlarged);
+  Tried best = start.tried;
+  for (std::size_t i = 0; i < enlarged.size(); ++i) {
+    if (better(measured[i].evaluation, best.evaluation)) {
+      best = {enlarged[i], measured[i].evaluation};
+    }
+  }
+  replace(search, start, std::move(best), " + buckets");
 }
 
 // Where there are few plans to climb with, what takes so many times as long as the best does not

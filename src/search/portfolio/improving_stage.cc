@@ -117,8 +117,9 @@ void climb_in_turns(Search& search, Start& best, std::vector<Start> turns) {
 void climb_together(Search& search, Start& best) {
   if (!search.costly || search.limited || !with(search, Part::kTogether)) return;
   BatchEvaluator& evaluator = search.evaluator;
-  evaluator.set_budget(
-      {.evaluations = evaluator.evaluations() + kPlansTogether, .tasks = kTasksTogether});
+  evaluator.set_budget({.evaluations = evaluator.evaluations() + kPlansTogether,
+                        .time_used = evaluator.budget().time_used,
+                        .tasks = kTasksTogether});
   int stale = 0;
   for (bool first = true; !evaluator.spent() && stale < kStaleRounds; first = false) {
     const Strategy from =

@@ -1,6 +1,7 @@
 // What was found, on as few devices as it needs, in a better order.
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -33,6 +34,9 @@ constexpr std::int64_t kTriesOfServers = 24;
 // in a second or two, and in several, which is too long where all else takes a few.
 constexpr double kFewTransfers = 200'000, kManyTransfers = 400'000, kMostTransfers = 1'000'000;
 
+// Between two looks at the clock.
+constexpr std::size_t kAtATime = 4;
+
 // Shares by speed, and servers of rows; they are worth settling where they are so near the best.
 constexpr const char* kByRowsAndSpeed = "cp-ps + several servers";
 constexpr double kNear = 1.3;
@@ -60,6 +64,20 @@ std::int64_t allow(Search& search, std::int64_t plans) {
   budget.evaluations = std::min(before + plans, budget.evaluations.value_or(before + plans));
   search.evaluator.set_budget(budget);
   return *budget.evaluations - before;
+}
+
+// The first of them, as many as there is time for; all if time is no matter.
+std::vector<Measured> evaluate_in_time(Search& search,
+                                       std::span<const decide::Strategy> strategies) {
+  const Budget& budget = search.context.budget;
+  const std::size_t at_a_time = budget.time_used ? kAtATime : strategies.size();
+  std::vector<Measured> measured;
+  while (measured.size() < strategies.size() && !budget.expired()) {
+    const std::span left = strategies.subspan(measured.size());
+    std::ranges::move(search.evaluator.evaluate(left.first(std::min(at_a_time, left.size()))),
+                      std::back_inserter(measured));
+  }
+  return measured;
 }
 
 // The machines whose devices take longest for the same samples, in the mean, the slowest first; of
@@ -155,7 +173,7 @@ void improve_orders(Search& search) {
     names.push_back(placement->name);
     consider(search, strategy, evaluation, placement->name);
   }
-  if (!with(search, Part::kOrder)) return;
+  if (!with(search, Part::kOrder) || search.context.budget.expired()) return;
   // What is a little behind in its own order may be ahead in a better one.
   const double longest = kOrderGains * to_seconds(result.evaluation.step);
   for (const std::vector<Start>* starts : {&search.starts, &search.pipelines}) {
@@ -228,7 +246,7 @@ void choose_servers(Search& search) {
     strategies.resize(static_cast<std::size_t>(
         std::clamp(left, std::int64_t{0}, static_cast<std::int64_t>(strategies.size()))));
   }
-  const std::vector<Measured> measured = search.evaluator.evaluate(strategies);
+  const std::vector<Measured> measured = evaluate_in_time(search, strategies);
   std::map<std::size_t, Tried> by_speed;  // of each number of devices the best
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const Tried one = {strategies[i], measured[i].evaluation};

@@ -3,11 +3,14 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/engines/local_search.h"
+#include "search/moves/move.h"
 #include "search/pipeline/pipelines.h"
 #include "search/portfolio/stages.h"
 #include "search/starts/starts.h"
+#include "search/starts/sync_split.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -80,6 +83,31 @@ std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tr
   return starts;
 }
 
+// Moves are few, and would get to other buckets by chance only.
+void choose_buckets(Search& search, Start& start) {
+  if (!sums_by_all_reduce(start.tried.strategy)) return;
+  std::vector<decide::Strategy> others;
+  for (const Bytes bucket : {decide::kLargeBucketBytes, decide::kLargestBucketBytes}) {
+    others.push_back(start.tried.strategy);
+    others.back().bucket_bytes = bucket;
+  }
+  const std::vector<Measured> measured = search.evaluator.evaluate(others);
+  Tried best = start.tried;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (better(measured[i].evaluation, best.evaluation)) best = {others[i], measured[i].evaluation};
+  }
+  replace(search, start, std::move(best), " + buckets");
+}
+
+// What runs forward passes again in one batch sums gradients as data parallelism does.
+void split(Search& search, Start& start) {
+  if (start.tried.strategy.micro_batches > 1 || !with(search, Part::kSyncSplit)) return;
+  const auto units =
+      space::summarize_groups(with_units(search.context.problem(), start.tried.strategy));
+  replace(search, start, split_syncs(search.evaluator, units, start.tried, search.costly),
+          " + split");
+}
+
 // Moves of layers, devices, samples and turns.
 void climb(Search& search, Start& pipeline, Rng& rng) {
   const std::int64_t tasks = tasks_of(search, pipeline.tried.strategy);
@@ -130,8 +158,11 @@ void try_pipelines(Search& search) {
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  if (with(search, Part::kMovedPipelines) && !few) {
-    for (Start& pipeline : pipelines) climb(search, pipeline, rng);
+  for (Start& pipeline : pipelines) {
+    if (few) break;
+    choose_buckets(search, pipeline);
+    split(search, pipeline);
+    if (with(search, Part::kMovedPipelines)) climb(search, pipeline, rng);
   }
   // Those of one shot are climbed from already.
   std::ranges::move(pipelines, std::back_inserter(search.pipelines));

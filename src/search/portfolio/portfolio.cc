@@ -1,6 +1,7 @@
 // The stages, in their order.
 #include "search/portfolio/portfolio.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct Phase {
 
 // In plans; each next one has four times as many.
 constexpr std::int64_t kFirstPhase = 80;
+// Of a budget of time, what the first phase keeps back for its last stages; a later one keeps back
+// what these have taken.
+constexpr double kForLastStages = 0.15;
 
 Budget one_shot_budget(const PlannerContext& context, const PortfolioOptions& options) {
   return {.evaluations = one_shot_evaluations(context.problem()) + options.pipelines};
@@ -49,30 +53,45 @@ void limit_climbing(portfolio::Search& search) {
   search.evaluator.set_budget(budget);
 }
 
-// From what is there to climb from to the plan in its better order.
 void go_on(portfolio::Search& search) {
   const Budget budget = search.evaluator.budget();
   limit_climbing(search);
   portfolio::climb_starts(search);
   search.evaluator.set_budget(budget);
   portfolio::try_pipelines(search);
-  // Of a budget of time nothing is left later.
-  if (search.context.budget.time_used) portfolio::try_placements(search);
   limit_climbing(search);
   portfolio::improve(search);
+}
+
+// From what was found to the plan in its better order.
+void finish(portfolio::Search& search) {
   portfolio::leave_devices_out(search);
   portfolio::try_placements(search);
   portfolio::improve_orders(search);
   portfolio::choose_servers(search);
 }
 
+double time_used(const Budget& budget) { return budget.time_used ? budget.time_used() : 0; }
+
+// But for this part of its time, if that is limited.
+Budget all_but(Budget budget, double part) {
+  if (!budget.time_used) return budget;
+  budget.time_used = [used = std::move(budget.time_used), part] { return used() / (1 - part); };
+  return budget;
+}
+
 // What a search goes through, each from what the one before it has found. A greater budget begins
 // with phases of smaller ones, and finds no less than these; one that pays for one shot begins with
-// that.
+// that. What a budget of time pays for is not known beforehand: it begins with one shot, whose
+// stages end by the clock where that is ahead of their plans.
 std::vector<Phase> phases_of(const PlannerContext& context, const PortfolioOptions& options) {
   const Budget one_shot = one_shot_budget(context, options), whole = budget_of_stages(context);
   if (!whole.limited()) return {{one_shot, false}};
-  if (!whole.evaluations) return {{whole, true}};
+  if (!whole.evaluations) {
+    Budget first = one_shot;
+    first.time_used = whole.time_used;
+    return {{first, false}, {whole, true}};
+  }
   if (*whole.evaluations > *one_shot.evaluations + portfolio::plans_together(context.problem())) {
     return {{one_shot, false}, {whole, true}};
   }
@@ -96,15 +115,20 @@ PlannerResult best_plan(PlannerContext& context, const PortfolioOptions& options
                            .few = evaluations_are_few(context.problem()),
                            .limited = phases.front().limited,
                            .groups = space::summarize_groups(context.problem())};
-  const bool one_shot = phases.size() == 1 && !search.limited;
-  if (search.few && one_shot) search.evaluator.give_up_beyond(portfolio::kTooFarBehind);
+  const bool counted = context.budget.evaluations.has_value();
+  if (search.few && !counted) search.evaluator.give_up_beyond(portfolio::kTooFarBehind);
   portfolio::try_baselines(search);
   if (!search.evaluator.spent()) portfolio::try_starts(search);
+  double kept_back = kForLastStages;
   for (const Phase& phase : phases) {
-    search.evaluator.set_budget(phase.budget);
+    search.evaluator.set_budget(all_but(phase.budget, kept_back));
     search.limited = phase.limited;
-    // A budget of evaluations that the baselines have used up ends here.
-    if (!search.starts.empty() && !search.evaluator.spent()) go_on(search);
+    // A budget that the baselines have used up ends here.
+    if (search.starts.empty() || search.evaluator.spent()) continue;
+    go_on(search);
+    const double before = time_used(context.budget);
+    finish(search);
+    kept_back = std::min(time_used(context.budget) - before, kForLastStages);
   }
   if (search.starts.empty()) portfolio::improve_orders(search);
   search.result.evaluations = search.evaluator.evaluations() - search.evaluator.given_up();

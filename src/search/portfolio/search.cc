@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "search/answers/better_order.h"
@@ -26,6 +27,12 @@ void consider(Search& search, const decide::Strategy& strategy, const Evaluation
   logger().debug("{} plans: {:.6f} s by {}{}", search.evaluator.evaluations(),
                  to_seconds(evaluation.step), name,
                  evaluation.feasible ? "" : ", does not fit in memory");
+}
+
+void replace(Search& search, Start& start, Tried with, const char* by) {
+  if (!better(with.evaluation, start.tried.evaluation)) return;
+  start = {std::move(with), start.name + by};
+  consider(search, start.tried.strategy, start.tried.evaluation, start.name);
 }
 
 std::vector<std::optional<Tried>> better_orders(const Search& search,

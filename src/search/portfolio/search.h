@@ -40,6 +40,9 @@ inline bool with(const Search& search, Part part) { return search.options.withou
 void consider(Search& search, const decide::Strategy& strategy, const Evaluation& evaluation,
               const std::string& name);
 
+// Goes on with what a start has become, named as it was and `by`, if that is better.
+void replace(Search& search, Start& start, Tried with, const char* by);
+
 // What each of them becomes by forward and backward schedules in turns, where that is better, in as
 // many rounds as are wanted and affordable. Beside what the budget counts.
 std::vector<std::optional<Tried>> better_orders(const Search& search,

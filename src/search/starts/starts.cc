@@ -65,11 +65,15 @@ Tried best_start(BatchEvaluator& evaluator) {
   return start;
 }
 
-std::vector<decide::Strategy> in_other_schedules(const decide::Strategy& strategy) {
-  // Buckets are of all-reduces.
-  const bool reduces = std::ranges::any_of(strategy.units, [](const auto& unit) {
+bool sums_by_all_reduce(const decide::Strategy& strategy) {
+  return std::ranges::any_of(strategy.units, [](const auto& unit) {
     return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kAllReduce;
   });
+}
+
+std::vector<decide::Strategy> in_other_schedules(const decide::Strategy& strategy) {
+  // Buckets are of all-reduces.
+  const bool reduces = sums_by_all_reduce(strategy);
   std::vector<decide::Strategy> variants;
   for (decide::OrderPolicy order : decide::kSearchedOrders) {
     for (Bytes bucket : {Bytes{0}, decide::kHorovodBucketBytes}) {

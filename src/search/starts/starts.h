@@ -27,6 +27,9 @@ std::int64_t evaluations_in(const cost::Problem& problem, double seconds);
 // The context's budget or, if it has none, that of one shot.
 Budget budget_or_one_shot(const PlannerContext& context);
 
+// Whether gradients of any unit are all-reduced.
+bool sums_by_all_reduce(const decide::Strategy& strategy);
+
 // The strategy in every order that is searched and, where it has all-reduces, with and without
 // Horovod's buckets; not as it is.
 std::vector<decide::Strategy> in_other_schedules(const decide::Strategy& strategy);

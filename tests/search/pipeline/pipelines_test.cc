@@ -124,6 +124,29 @@ TEST(Pipelines, AFewAreOfOneNumberOfMicroBatchesEach) {
   for (const Cut* cut : fewer) EXPECT_LE(pool.micro_batches[cut->costs], 24);
 }
 
+// The best cut by estimate is not left out where its own micro-batches are too many.
+TEST(Pipelines, TheBestOfTooManyTasksRunsInFewerMicroBatches) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  oracle::Evaluator evaluator(*problem);
+  const CutPool pool = promising_pool(evaluator, {});
+  const Cut& best = pool.found.front();
+  ASSERT_GT(pool.parts_of(best), 16);
+  PipelineLimits limits{.tasks_each = problem->folded->ops.size() * 12 * 2, .least_parts = 6};
+  const std::vector<Cut> fewer = pool.in_fewer(*problem, limits);
+  ASSERT_GT(fewer.size(), 1u);
+  std::int64_t before = pool.parts_of(best);
+  for (const Cut& cut : fewer) {
+    EXPECT_EQ(cut.stages, best.stages);
+    const decide::Strategy strategy = pool.strategy(*problem, cut, {});
+    EXPECT_LT(strategy.micro_batches, before);
+    EXPECT_GE(strategy.micro_batches, limits.least_parts);
+    before = strategy.micro_batches;
+  }
+  limits.seconds = best.seconds / 2;
+  EXPECT_TRUE(pool.in_fewer(*problem, limits).empty());
+  EXPECT_TRUE(pool.in_fewer(*problem, {}).empty());
+}
+
 // A table that the first layer and the last read has its gradient on the way in every micro-batch
 // where these are apart. That is looked at second, of the best alone, and not where plans take
 // long.
