@@ -2,8 +2,6 @@
 // again, and their synchronisation split.
 #include <algorithm>
 #include <array>
-#include <utility>
-#include <vector>
 
 #include "decide/decisions.h"
 #include "search/portfolio/stages.h"
@@ -29,8 +27,8 @@ constexpr std::size_t kSplit = 3;
 // Of the starts, the best, whose sets of devices are varied.
 constexpr std::size_t kVaried = 3;
 // Of the best start, where plans are costly.
-constexpr std::array kEnlargedBuckets = {Bytes{96} << 20, Bytes{128} << 20, Bytes{192} << 20,
-                                         decide::kLargestBucketBytes};
+constexpr std::array kEnlargedBuckets = {decide::kLargestBucketBytes, Bytes{128} << 20,
+                                         Bytes{96} << 20, Bytes{192} << 20};
 // Part of the budget after which no other start is varied.
 constexpr double kVariedUntil = 0.4;
 
@@ -62,23 +60,10 @@ void settle_starts(Search& search) {
 // would get to that by chance only. How large depends on where the last one begins, which nothing
 // hides.
 void enlarge_buckets(Search& search) {
-  if (!search.costly || search.evaluator.spent()) return;
+  if (!search.costly) return;
   best_first(search.starts);
   Start& start = search.starts.front();
-  if (start.tried.strategy.bucket_bytes == 0) return;
-  std::vector<decide::Strategy> enlarged;
-  for (const Bytes bucket : kEnlargedBuckets) {
-    enlarged.push_back(start.tried.strategy);
-    enlarged.back().bucket_bytes = bucket;
-  }
-  const std::vector<Measured> measured = search.evaluator.evaluate(enlarged);
-  Tried best = start.tried;
-  for (std::size_t i = 0; i < enlarged.size(); ++i) {
-    if (better(measured[i].evaluation, best.evaluation)) {
-      best = {enlarged[i], measured[i].evaluation};
-    }
-  }
-  replace(search, start, std::move(best), " + buckets");
+  if (start.tried.strategy.bucket_bytes > 0) choose_buckets(search, start, kEnlargedBuckets);
 }
 
 // Where there are few plans to climb with, what takes so many times as long as the best does not

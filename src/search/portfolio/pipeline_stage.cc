@@ -1,5 +1,6 @@
 // Pipelines, and moves of the best of them.
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "base/log.h"
@@ -29,6 +30,7 @@ constexpr std::int64_t kPartsOfFew = 8;
 // so far is a pipeline, whose step was simulated.
 constexpr double kHopeful = 1.1, kTooHigh = 1.3;
 constexpr std::size_t kPipelinesToClimb = 3;
+constexpr std::array kBuckets = {decide::kLargeBucketBytes, decide::kLargestBucketBytes};
 // What moves of each of them spend, in tasks of all their plans; and in plans.
 constexpr std::int64_t kMovedTasks = 3'000'000;
 // Plans of more tasks than this take too long for the least number of moves.
@@ -81,22 +83,6 @@ std::vector<Start> worth_climbing(const Search& search, const TriedPipelines& tr
   std::vector<Start> starts;
   for (const One* one : chosen) starts.push_back({{one->strategy, one->evaluation}, kPipeline});
   return starts;
-}
-
-// Moves are few, and would get to other buckets by chance only.
-void choose_buckets(Search& search, Start& start) {
-  if (!sums_by_all_reduce(start.tried.strategy)) return;
-  std::vector<decide::Strategy> others;
-  for (const Bytes bucket : {decide::kLargeBucketBytes, decide::kLargestBucketBytes}) {
-    others.push_back(start.tried.strategy);
-    others.back().bucket_bytes = bucket;
-  }
-  const std::vector<Measured> measured = search.evaluator.evaluate(others);
-  Tried best = start.tried;
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    if (better(measured[i].evaluation, best.evaluation)) best = {others[i], measured[i].evaluation};
-  }
-  replace(search, start, std::move(best), " + buckets");
 }
 
 // What runs forward passes again in one batch sums gradients as data parallelism does.
@@ -160,7 +146,8 @@ void try_pipelines(Search& search) {
   Rng rng = search.context.rng.split(kClimbingPipelines);
   for (Start& pipeline : pipelines) {
     if (few) break;
-    choose_buckets(search, pipeline);
+    // Moves are few, and would get there by chance only.
+    choose_buckets(search, pipeline, kBuckets);
     split(search, pipeline);
     if (with(search, Part::kMovedPipelines)) climb(search, pipeline, rng);
   }

@@ -53,6 +53,7 @@ void limit_climbing(portfolio::Search& search) {
   search.evaluator.set_budget(budget);
 }
 
+// From what is there to climb from.
 void go_on(portfolio::Search& search) {
   const Budget budget = search.evaluator.budget();
   limit_climbing(search);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "search/answers/better_order.h"
+#include "search/starts/starts.h"
 
 namespace heterog::search::portfolio {
 namespace {
@@ -33,6 +34,20 @@ void replace(Search& search, Start& start, Tried with, const char* by) {
   if (!better(with.evaluation, start.tried.evaluation)) return;
   start = {std::move(with), start.name + by};
   consider(search, start.tried.strategy, start.tried.evaluation, start.name);
+}
+
+void choose_buckets(Search& search, Start& start, std::span<const Bytes> sizes) {
+  if (search.evaluator.spent() || !sums_by_all_reduce(start.tried.strategy)) return;
+  const auto left = static_cast<std::size_t>(search.evaluator.evaluations_left());
+  sizes = sizes.first(std::min(sizes.size(), left));
+  std::vector<decide::Strategy> others(sizes.size(), start.tried.strategy);
+  for (std::size_t i = 0; i < sizes.size(); ++i) others[i].bucket_bytes = sizes[i];
+  const std::vector<Measured> measured = search.evaluator.evaluate(others);
+  Tried best = start.tried;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (better(measured[i].evaluation, best.evaluation)) best = {others[i], measured[i].evaluation};
+  }
+  replace(search, start, std::move(best), " + buckets");
 }
 
 std::vector<std::optional<Tried>> better_orders(const Search& search,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ void consider(Search& search, const decide::Strategy& strategy, const Evaluation
 
 // Goes on with what a start has become, named as it was and `by`, if that is better.
 void replace(Search& search, Start& start, Tried with, const char* by);
+// Goes on with the best of these sizes of buckets, the first of which matter most, if that is
+// better and gradients are all-reduced.
+void choose_buckets(Search& search, Start& start, std::span<const Bytes> sizes);
 
 // What each of them becomes by forward and backward schedules in turns, where that is better, in as
 // many rounds as are wanted and affordable. Beside what the budget counts.

@@ -62,7 +62,7 @@ TEST_F(Buckets, OfPipelinesAndOfWhatRunsAgainAreEnlarged) {
   even.bucket_bytes = decide::kHorovodBucketBytes;
   const decide::Strategy again = recomputed(*problem_, even).front();
   options_.without = Part::kMovedPipelines;
-  Search search = this->search(8);
+  Search search = this->search(32);
   search.pipelines = {start(again, kRecomputed)};
   consider(search, again, search.pipelines.front().tried.evaluation, kRecomputed);
   try_pipelines(search);
