@@ -81,7 +81,8 @@ def test_the_job_of_slurm_starts_as_many_ranks_as_a_host_has(tmp_path):
     script = tmp_path / "ranks.py"
     script.write_text(
         "import os, sys, torch.distributed as dist\ndist.init_process_group('gloo')\n"
-        "print(dist.get_rank(), 'of', dist.get_world_size(), sys.argv[1:], os.environ['MASTER_ADDR'], flush=True)\n"
+        "said = f\"{dist.get_rank()} of {dist.get_world_size()} {sys.argv[1:]} {os.environ['MASTER_ADDR']}\\n\"\n"
+        "os.write(1, said.encode())\n"  # in one go: both ranks write to one pipe
         "dist.barrier()\ndist.destroy_process_group()\n"
     )
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "localhost", "SLURM_JOB_ID": "73",
