@@ -44,6 +44,23 @@ TEST_P(MoreBudget, IsNeverALongerStep) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Cases, MoreBudget,
+                         testing::Values(BudgetCase{"bert_large24-tiny", "spp-a", 16},
+                                         BudgetCase{"bert_large24-tiny", "heterog-8gpu", 48},
+                                         BudgetCase{"gnmt4-tiny", "heterog-4gpu", 32},
+                                         BudgetCase{"transformer6-tiny", "spp-b", 24},
+                                         BudgetCase{"vgg19-tiny", "heterog-8gpu", 192},
+                                         BudgetCase{"mobilenet_v2-tiny", "heterog-8gpu", 64},
+                                         BudgetCase{"inception_v3-tiny", "heterog-4gpu", 64},
+                                         BudgetCase{"xlnet_large24-tiny", "heterog-8gpu", 48},
+                                         BudgetCase{"lstm_lm-tiny", "heterog-4gpu", 64}),
+                         [](const auto& info) {
+                           std::string name =
+                               std::string(info.param.model) + "_" + info.param.cluster;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
 // A clock: how many it has simulated.
 class CountingOracle final : public oracle::Oracle {
  public:
@@ -78,23 +95,6 @@ TEST(BudgetOfTime, ThatPaysForOneShotFindsNoLess) {
         << model << ": " << to_seconds(one_shot.step) << " in one shot, " << to_seconds(now.step);
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Cases, MoreBudget,
-                         testing::Values(BudgetCase{"bert_large24-tiny", "spp-a", 16},
-                                         BudgetCase{"bert_large24-tiny", "heterog-8gpu", 48},
-                                         BudgetCase{"gnmt4-tiny", "heterog-4gpu", 32},
-                                         BudgetCase{"transformer6-tiny", "spp-b", 24},
-                                         BudgetCase{"vgg19-tiny", "heterog-8gpu", 192},
-                                         BudgetCase{"mobilenet_v2-tiny", "heterog-8gpu", 64},
-                                         BudgetCase{"inception_v3-tiny", "heterog-4gpu", 64},
-                                         BudgetCase{"xlnet_large24-tiny", "heterog-8gpu", 48},
-                                         BudgetCase{"lstm_lm-tiny", "heterog-4gpu", 64}),
-                         [](const auto& info) {
-                           std::string name =
-                               std::string(info.param.model) + "_" + info.param.cluster;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
 
 }  // namespace
 }  // namespace heterog::search
