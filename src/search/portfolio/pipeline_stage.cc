@@ -144,12 +144,13 @@ void try_pipelines(Search& search) {
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
   Rng rng = search.context.rng.split(kClimbingPipelines);
-  for (Start& pipeline : pipelines) {
-    if (few) break;
-    // Moves are few, and would get there by chance only.
-    choose_buckets(search, pipeline, kBuckets);
-    split(search, pipeline);
-    if (with(search, Part::kMovedPipelines)) climb(search, pipeline, rng);
+  if (!few) {
+    for (Start& pipeline : pipelines) {
+      // Moves are few, and would get there by chance only.
+      choose_buckets(search, pipeline, kBuckets);
+      split(search, pipeline);
+      if (with(search, Part::kMovedPipelines)) climb(search, pipeline, rng);
+    }
   }
   // Those of one shot are climbed from already.
   std::ranges::move(pipelines, std::back_inserter(search.pipelines));
