@@ -17,6 +17,7 @@ exported first.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -28,6 +29,7 @@ from statistics import mean
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("HETEROG_BIN") or ROOT / "build" / "release" / "bin" / "heterog"
 KNOWN = Path(__file__).with_name("best_known.json")
+NOTHING = {"step_seconds": 1e30}
 # `plan`, then its parts, and the policy.
 PLANNERS = {
     "plan": ["portfolio"],
@@ -121,12 +123,22 @@ def expect_costs(known, case, folder):
 
 
 def learn(known, case, step, planner, plain, write):
+    """Two scripts may learn at the same time: what the other has found of this case is not lost."""
     key = " ".join(map(str, case))
-    if write and step is not None and step < known.get(key, {"step_seconds": 1e30})["step_seconds"]:
+    if not write or step is None or step >= known.get(key, NOTHING)["step_seconds"]:
+        return
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        written = json.loads(KNOWN.read_text()) if KNOWN.is_file() else {}
         known[key] = {"step_seconds": step, "planner": planner, "ev_ar_seconds": plain}
-        written = KNOWN.with_suffix(".new")
-        written.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        written.replace(KNOWN)
+        found = written.get(key, NOTHING)
+        if found.get("ev_ar_seconds") == plain and found["step_seconds"] <= step:
+            known[key] = found
+            return
+        written[key] = known[key]
+        new = KNOWN.with_suffix(".new")
+        new.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n")
+        new.replace(KNOWN)
 
 
 def above(steps, best):

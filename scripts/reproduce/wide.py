@@ -1,15 +1,16 @@
 """How far planners are from the best known on 48 problems that nothing here was tuned or trained on.
 
     scripts/reproduce.sh wide [--sizes small medium large] [--least GPUS] [--models NAME ...]
-        [--rows NAME ...] [--beside ROW] [--seeds K] [--known SECONDS] [--policy FILE]
+        [--rows NAME ...] [--beside ROW] [--seeds K] [--known K] [--policy FILE]
 
 A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
 the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
 worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other.
 --beside says how much longer the other rows' steps are than those of one row, problem by problem, and
 on how many by half a per cent and more.
-best_known.json beside this file holds the best of all runs so far; --known plans each problem for so
-many seconds first, by `plan` and by annealing, to find better ones. HETEROG_BIN names another program
+best_known.json beside this file holds the best of all runs so far; --known searches each problem long
+first, with so many seeds, by `plan` and by annealing (LONG plans each), to find better ones; hours for
+all problems. HETEROG_BIN names another program
 than that of the release preset. Models that are not in the zoo are exported first.
 """
 
@@ -18,6 +19,7 @@ import json
 import subprocess
 import tempfile
 from functools import cache
+from itertools import product
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -55,6 +57,10 @@ ROWS |= {row: (["policy:answer=likely"], []) for row in ABLATED}
 # Hours for all problems.
 ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *ABLATED}
 SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans", *ABLATED}
+
+
+# Plans of a long search.
+LONG = {"small": 20000, "medium": 3000, "large": 600}
 
 
 @cache
@@ -105,6 +111,11 @@ def interval(logs, rng):
 
 def percent(log_ratio):
     return f"{100 * (exp(log_ratio) - 1):+.1f}"
+
+
+def print_steps(case, row, steps, took):
+    said = " ".join("-" if step is None else f"{1e3 * step:.2f}" for step in steps)
+    print(f"{' '.join(map(str, case)):<40} {row:<30} {said} ({took:.1f} s)", flush=True)
 
 
 def chosen(size, least, models):
@@ -165,7 +176,7 @@ def main():
     parser.add_argument("--rows", nargs="+", default=[row for row in ROWS if row not in ON_DEMAND], choices=ROWS)
     parser.add_argument("--beside", choices=ROWS, help="how much longer than this one the other rows are")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--known", type=float, default=0, help="seconds of each long search")
+    parser.add_argument("--known", type=int, default=0, metavar="K", help="search long first, with so many seeds")
     parser.add_argument("--policy", type=Path, help="in place of the shipped one")
     parser.add_argument("--cases", action="store_true", help="print every problem, too")
     given = parser.parse_args()
@@ -180,17 +191,19 @@ def main():
             for case in chosen(size, given.least, given.models):
                 write_cluster(case[2], OUT)
                 plain = learning_value.expect_costs(known, case, folder)
-                for planner in ("portfolio", "annealing") if given.known else ():
-                    step, _, _ = learning_value.run(case, planner, ["--budget", given.known], 17, folder)
-                    learning_value.learn(known, case, step, f"{planner}, {given.known:g} s", plain, True)
+                for planner, seed in product(("portfolio", "annealing"), range(given.known)):
+                    long = ["--evaluations", LONG[size]]
+                    step, _, took = learning_value.run(case, planner, long, seed, folder)
+                    learning_value.learn(known, case, step, f"{planner}, {LONG[size]} plans", plain, True)
+                    if given.cases:
+                        print_steps(case, f"{planner}, {LONG[size]} plans", [step], took)
                 for row in given.rows:
                     steps, took = steps_of(case, row, given.seeds, folder, given.policy)
                     of_row[row][case] = steps, took
                     for step in steps:
                         learning_value.learn(known, case, step, row, plain, True)
                     if given.cases:
-                        said = " ".join("-" if step is None else f"{1e3 * step:.2f}" for step in steps)
-                        print(f"{' '.join(map(str, case)):<40} {row:<30} {said}", flush=True)
+                        print_steps(case, row, steps, took)
             print_size(size, of_row, known)
             if given.beside:
                 print_beside(size, of_row, given.beside)

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "decide/check_strategy.h"
-#include "decide/layout.h"
+#include "decide/lost_servers.h"
 
 namespace heterog::decide {
 namespace {
@@ -248,33 +248,15 @@ class Places {
   const cluster::Cluster& cluster_;
 };
 
-// Servers that no longer hold their parameter are left to the compiler, and so is a parameter of a
-// group whose others are no longer on the same devices.
-std::vector<ParameterSync> syncs(const OtherPlan& plan, const Places& places,
-                                 const cost::Problem& problem, const Strategy& carried) {
-  if (plan.strategy.sync.empty()) return {};
-  const Layout layout = lay_out(problem, carried);
-  const auto serves = [&](TensorId parameter, DeviceId server) {
-    return server.valid() && may_serve(problem, layout, parameter, server);
-  };
-  std::map<std::uint32_t, TensorId> first_of;  // by group
-  std::vector<ParameterSync> result;
-  for (ParameterSync sync : plan.strategy.sync) {
-    if (sync.group > 0 && layout.home_of[sync.parameter] != Layout::kNoHome) {
-      const TensorId first = first_of.try_emplace(sync.group, sync.parameter).first->second;
-      if (!std::ranges::equal(layout.home(sync.parameter).devices(),
-                              layout.home(first).devices())) {
-        sync.group = 0;
-      }
-    }
-    if (sync.server.valid()) {
-      const DeviceId server = places.of(sync.server);
-      sync.server = serves(sync.parameter, server) ? server : DeviceId();
-    }
+// Those of a place that there is no longer are left out.
+std::vector<ParameterSync> syncs(const OtherPlan& plan, const Places& places) {
+  std::vector<ParameterSync> result = plan.strategy.sync;
+  for (ParameterSync& sync : result) {
+    if (sync.server.valid()) sync.server = places.of(sync.server);
     std::vector<Replica> servers;
     for (const Replica& one : sync.servers) {
       const DeviceId server = places.of(one.device);
-      if (!serves(sync.parameter, server)) continue;
+      if (!server.valid()) continue;
       const auto there = std::ranges::find(servers, server, &Replica::device);
       if (there == servers.end()) {
         servers.push_back({server, one.weight});
@@ -283,7 +265,6 @@ std::vector<ParameterSync> syncs(const OtherPlan& plan, const Places& places,
       }
     }
     sync.servers = std::move(servers);
-    result.push_back(std::move(sync));
   }
   return result;
 }
@@ -372,7 +353,8 @@ Strategy carry_over(const OtherPlan& plan, const DeviceMatch& match, const cost:
     carried.pipeline_of.clear();
     set_plain_order(carried, OrderPolicy::kRank);
   }
-  carried.sync = syncs(plan, Places(plan, match, cluster), problem, carried);
+  carried.sync = syncs(plan, Places(plan, match, cluster));
+  carried.sync = without_lost_servers(problem, carried);
   check_strategy(problem, carried, source);
   return carried;
 }

@@ -97,7 +97,9 @@ TEST(Steps, AreAsLongAsThoseMeasured) {
   EXPECT_LT(median(sizes), 0.06);
   for (const auto& [device, found] : errors) {
     // One step is no median.
-    if (found.size() > 1) EXPECT_NEAR(median(found), 0, 0.1) << device;
+    if (found.size() > 1) {
+      EXPECT_NEAR(median(found), 0, 0.1) << device;
+    }
   }
 }
 

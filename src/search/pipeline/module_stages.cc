@@ -44,8 +44,7 @@ Staging staging(const cost::Problem& problem, const Chain& chain, Pattern patter
 
 std::vector<std::int64_t> at_least_one_each(const std::vector<double>& weights,
                                             std::int64_t samples) {
-  const auto count = static_cast<std::int64_t>(weights.size());
-  EXPECT(samples >= count);
+  EXPECT(samples >= std::ssize(weights));
   std::vector<decide::Replica> replicas;
   for (std::size_t i = 0; i < weights.size(); ++i) replicas.push_back({DeviceId(i), weights[i]});
   std::vector<std::int64_t> sizes(weights.size(), 0);

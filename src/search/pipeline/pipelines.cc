@@ -34,6 +34,11 @@ constexpr double kCatchUp = 2;
 constexpr double kTooHigh = 2;
 constexpr std::size_t kProbes = 6;
 
+// Where the layers of one parameter are apart, its gradient travels in every micro-batch. A few are
+// looked at so, the others where these are nearly as short.
+constexpr std::size_t kApartFirst = 2;
+constexpr double kNearlyAsShort = 1.2;
+
 using One = TriedPipelines::One;
 
 // One forward and one backward pass in turns.
@@ -272,6 +277,16 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
                                         });
 }
 
+// The layers of one parameter in stages of their own: all cuts where the first of them are nearly
+// as short so as together.
+void try_apart(Trials& trials, const std::vector<const Cut*>& cuts, Staging how) {
+  const std::size_t first = std::min(kApartFirst, cuts.size());
+  const auto rest = cuts.begin() + static_cast<std::ptrdiff_t>(first);
+  how.tied_together = false;
+  const double apart = trials.simulate({cuts.begin(), rest}, how);
+  if (apart <= kNearlyAsShort * trials.shortest()) trials.simulate({rest, cuts.end()}, how);
+}
+
 }  // namespace
 
 TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
@@ -327,9 +342,7 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
       before = step;
     }
   }
-  if (ties && !limits.by_parts) {
-    trials.simulate(trials.best(listed), {.pattern = Pattern::kZeroBubble, .order_rounds = 1});
-  }
+  if (ties && !limits.by_parts) try_apart(trials, trials.best(listed), first);
   // What puts gradients off keeps all micro-batches; one forward and one backward pass in turns
   // keep fewer, and may fit where it does not.
   const double fits = trials.shortest_that_fits();
@@ -337,15 +350,20 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   if (fits == kNoStep || others_do_not) {
     simulate(trials.shortest_steps(listed), {.pattern = pattern_of(options),
                                              .strict = ways.front(),
-                                             .order_rounds = first.order_rounds});
+                                             .order_rounds = first.order_rounds,
+                                             .tied_together = trials.tied_together()});
   }
   if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
   const std::vector<const Cut*> best = trials.best(listed);
+  const bool together = trials.tied_together();
   for (bool strict : ways) {
     for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {
       const bool tried_first = pattern == first.pattern && strict == first.strict;
       if (tried_first || (pattern == Pattern::kZeroBubble && !limits.improved)) continue;
-      simulate(best, {.pattern = pattern, .strict = strict, .order_rounds = first.order_rounds});
+      simulate(best, {.pattern = pattern,
+                      .strict = strict,
+                      .order_rounds = first.order_rounds,
+                      .tied_together = together});
     }
   }
   return tried;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -36,9 +37,10 @@ std::vector<const Cut*> first_cuts(const std::vector<One>& all, std::size_t coun
 
 }  // namespace
 
-void Trials::simulate(const std::vector<const Cut*>& given, const Staging& how) {
+double Trials::simulate(const std::vector<const Cut*>& given, const Staging& how) {
+  const std::size_t before = tried_.all.size();
   for (auto next = given.begin(); next != given.end();) {
-    if (!tried_.all.empty() && evaluator_.spent()) return;
+    if (!tried_.all.empty() && evaluator_.spent()) break;
     const auto left = std::max<std::int64_t>(1, evaluator_.evaluations_left());
     const auto most = std::min(kAtATime, static_cast<std::size_t>(left));
     const double at_most = shortest_that_fits();
@@ -48,6 +50,17 @@ void Trials::simulate(const std::vector<const Cut*>& given, const Staging& how) 
     }
     simulate_all(chosen, how);
   }
+  double shortest = kNoStep;
+  for (const One& one : std::span(tried_.all).subspan(before)) {
+    shortest = std::min(shortest, to_seconds(one.evaluation.step));
+  }
+  return shortest;
+}
+
+bool Trials::tied_together() const {
+  const auto shortest =
+      std::ranges::min_element(tried_.all, {}, [](const One& one) { return one.evaluation.step; });
+  return shortest != tried_.all.end() && shortest->tied_together;
 }
 
 std::vector<const Cut*> Trials::unknown(std::vector<const Cut*> cuts) const {

@@ -28,12 +28,15 @@ class Trials {
  public:
   Trials(BatchEvaluator& evaluator, TriedPipelines& tried) : evaluator_(evaluator), tried_(tried) {}
 
-  // All that could be faster than what has been found.
-  void simulate(const std::vector<const Cut*>& given, const Staging& how);
+  // All that could be faster than what has been found; the shortest step of these in seconds.
+  double simulate(const std::vector<const Cut*>& given, const Staging& how);
 
   // Seconds; kNoStep where there is none.
   double shortest_that_fits() const { return shortest(true); }
   double shortest() const { return shortest(false); }
+
+  // Of the shortest of all, whether it fits or not.
+  bool tied_together() const;
 
   // But for those that were simulated.
   std::vector<const Cut*> unknown(std::vector<const Cut*> cuts) const;

@@ -198,7 +198,8 @@ class Maker {
     }
     made_.inputs = Csr<NodeId, Edge>::from_pairs(made_.size(), inputs);
     made_.outputs = Csr<NodeId, Edge>::from_pairs(made_.size(), outputs);
-    for (const auto& [reader, edge] : inputs) EXPECT(edge.node < reader);
+    EXPECT(
+        std::ranges::all_of(inputs, [](const auto& one) { return one.second.node < one.first; }));
   }
 
   const cost::Problem& problem_;

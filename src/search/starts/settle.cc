@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "decide/lost_servers.h"
 #include "search/moves/rebalance.h"
 
 namespace heterog::search {
@@ -30,7 +31,10 @@ decide::Strategy leveled(const cost::Problem& problem, const space::GroupSummari
     move.reweigh.emplace_back(
         shares[i], level(problem, groups, from, shares[i], damping * seconds[i] / total));
   }
-  return apply(from.strategy, move);
+  decide::Strategy next = apply(from.strategy, move);
+  // A device whose samples have all gone to others holds no parameters that it might serve.
+  next.sync = decide::without_lost_servers(problem, next);
+  return next;
 }
 
 }  // namespace

@@ -165,6 +165,26 @@ TEST(Pipelines, LayersOfOneParameterAreTogetherFirst) {
   }
 }
 
+// What is shorter, together or apart, is what all turns are tried of; two are tried apart where
+// these are far behind.
+TEST(Pipelines, TurnsAreTriedWithLayersOfOneParameterAsThatIsShorter) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu-10gbe", 48);
+  oracle::Evaluator evaluator(*problem);
+  oracle::BatchEvaluator batch(evaluator);
+  const TriedPipelines tried =
+      try_pipelines(batch, {.count = 12, .improved = true, .all_patterns = true});
+  std::size_t apart = 0, others = 0;
+  for (const TriedPipelines::One& one : tried.all) {
+    if (!one.tied_together) ++apart;
+    if (one.strategy.pattern == decide::Pattern::kZeroBubble && !one.strategy.strict) continue;
+    ++others;
+    EXPECT_TRUE(one.tied_together);
+  }
+  EXPECT_GE(apart, 1u);
+  EXPECT_LE(apart, 2u);
+  EXPECT_GT(others, 3u);
+}
+
 // With gradients put off nothing fits, and what is shorter lacks more.
 class NothingPutOffFits final : public oracle::Oracle {
  public:
@@ -206,6 +226,7 @@ TEST(Pipelines, WhatDoesNotFitIsTriedInTurnsThatKeepLess) {
   });
   ASSERT_NE(fits, tried.all.end());
   EXPECT_EQ(fits->strategy.pattern, decide::Pattern::kOneForwardOneBackward);
+  EXPECT_EQ(fits->tied_together, shortest->tied_together);
   // Once something fits, no other turns are looked at.
   for (const TriedPipelines::One& one : tried.all) {
     EXPECT_FALSE(one.strategy.strict);

@@ -76,7 +76,9 @@ TEST(PartitionedServers, ShareRows) {
         all += bytes;
       }
     }
-    if (parts == ServerParts::kBytes) EXPECT_GT(*std::ranges::min_element(seconds), 0);
+    if (parts == ServerParts::kBytes) {
+      EXPECT_GT(*std::ranges::min_element(seconds), 0);
+    }
     EXPECT_GT(all, 0);
   }
   // A short step: the largest table no longer goes into one network card.

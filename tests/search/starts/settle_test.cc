@@ -11,6 +11,7 @@
 
 #include "oracle/simulated_oracle.h"
 #include "search/problems.h"
+#include "search/starts/balanced_servers.h"
 #include "search/starts/baselines.h"
 
 namespace heterog::search {
@@ -57,6 +58,21 @@ TEST_F(Settle, LeavesWhatIsEvenAlready) {
   settle_even("vgg19-tiny", "fastt-4gpu", 64);
   EXPECT_EQ(settled_.evaluation.step, before_.step);
   EXPECT_THAT(samples(), testing::Each(16));
+}
+
+// Each device serves rows of parameters as long as it has samples. Fewer devices are faster: 2.3 ms
+// with all seven, 2.1 with five.
+TEST(SettleBesideServers, AsksNoDeviceThatHasLostItsSamples) {
+  const auto problem = load_test_problem("vgg19-tiny", "office-mixed", 12);
+  ThreadPool pool(1);
+  oracle::SimulatedOracle oracle(*problem, pool);
+  BatchEvaluator evaluator(oracle);
+  const decide::Strategy served = partitioned_ps(*problem, ServerParts::kDivisor);
+  const Evaluation before = evaluator.evaluate(served).evaluation;
+  const Tried settled = settle(evaluator, space::summarize_groups(*problem), {served, before}, 4);
+  EXPECT_EQ(evaluator.refused(), 0);
+  EXPECT_LT(settled.strategy.units[UnitId(0)].replicas.size(), 7u);
+  EXPECT_LT(to_seconds(settled.evaluation.step), 0.95 * to_seconds(before.step));
 }
 
 }  // namespace
