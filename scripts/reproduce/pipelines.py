@@ -30,7 +30,7 @@ CASES = [
     ("bert_large24", 48, "heterog-8gpu"),
     ("vgg19", 192, "heterog-8gpu"),
 ]
-PLANNERS = ["spp", "spp:form=paper", "pipedream", "gpipe", "hetpipe", "accumulate"]
+PLANNERS = ["spp", "spp:form=paper", "pipedream", "gpipe", "hetpipe", "folded", "accumulate"]
 
 
 def machine():

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PLANNERS = ("spp", "gpipe", "pipedream", "hetpipe", "accumulate")
+PLANNERS = ("spp", "gpipe", "pipedream", "hetpipe", "folded", "accumulate")
 CLUSTERS = ("heterog-4gpu", "spp-a", "office-mixed")
 WAYS = ("turns=strict", "turns=priorities", "turns=strict,recompute=all",
         "turns=priorities,recompute=all")  # fmt: skip
@@ -37,7 +37,9 @@ class Sweep:
 
     def verify(self, model, cluster, batch, planner, micro_batches, way):
         options = f"{planner}:micro_batches={micro_batches}"
-        if planner != "accumulate":
+        if planner == "folded":  # has priorities alone
+            options += ",recompute=all" if "recompute=all" in way else ""
+        elif planner != "accumulate":
             options += f",{way}"
         words = ("verify", "--graph", model, "--cluster", cluster_file(cluster), "--batch", batch,
                  "--steps", 2, "--planner", options)  # fmt: skip

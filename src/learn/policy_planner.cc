@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "learn/api.h"
 #include "oracle/batch_evaluator.h"
 #include "search/moves/move.h"
+#include "search/pipeline/folded.h"
 #include "search/portfolio/portfolio.h"
 #include "search/starts/baselines.h"
 #include "search/starts/settle.h"
@@ -121,16 +123,29 @@ class PolicyPlanner final : public search::Planner {
     std::optional<std::size_t> instead_;          // of what did not fit
   };
 
-  // Six plans as they are said. Where hardly any of them fits, further ones follow. Else the best
-  // of them is improved in at most four more: its shares are settled; or it is a pipeline, whose
-  // stages have the shares that make them fast, and takes other numbers of micro-batches. What is
-  // left of ten are further plans.
+  // Six plans as they are said. Where hardly any of them fits, further ones follow. Else at most
+  // four more come of them: a pipeline that is the best or nearly so is folded, which makes steps
+  // shorter by up to a sixth; and what is then the best takes other numbers of micro-batches, if it
+  // is a pipeline, or has its shares settled. What is left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
+    constexpr double kFoldingGains = 1.15;
     Queue queue(propose_with_needs(policy, evaluator, kProposals - 1, context.rng));
-    PlannerResult result{.found_by = "policy"};
+    PlannerResult result{.found_by = "policy"}, pipeline;
     std::vector<decide::Strategy> tried;
     int fitting = 0;
+    const auto try_all = [&](const std::vector<decide::Strategy>& strategies) {
+      const auto measured = evaluator.evaluate(strategies);
+      for (std::size_t i = 0; i < strategies.size(); ++i) {
+        const search::Evaluation& evaluation = measured[i].evaluation;
+        note(strategies[i], evaluation);
+        fitting += evaluation.feasible ? 1 : 0;
+        consider(result, strategies[i], evaluation);
+        if (strategies[i].micro_batches > 1) consider(pipeline, strategies[i], evaluation);
+        tried.push_back(strategies[i]);
+      }
+      return measured;
+    };
     const auto try_next = [&](std::size_t count) {
       std::vector<Proposal> now;
       std::vector<decide::Strategy> strategies;
@@ -138,30 +153,30 @@ class PolicyPlanner final : public search::Planner {
         now.push_back(queue.next());
         strategies.push_back(now.back().strategy);
       }
-      const auto measured = evaluator.evaluate(strategies);
+      const auto measured = try_all(strategies);
       for (std::size_t i = 0; i < now.size(); ++i) {
-        const search::Evaluation& evaluation = measured[i].evaluation;
-        note(strategies[i], evaluation);
-        if (!evaluation.feasible) queue.did_not_fit(now[i]);
-        fitting += evaluation.feasible ? 1 : 0;
-        if (consider(result, strategies[i], evaluation)) result.found_by = "policy";
-        tried.push_back(std::move(strategies[i]));
+        if (!measured[i].evaluation.feasible) queue.did_not_fit(now[i]);
       }
     };
     for (int i = 0; i < kPlansAlone - 2 * kSettlingRounds; i += kSideBySide) try_next(kSideBySide);
+    const auto is_near = [&] {
+      return pipeline.evaluation.feasible && to_seconds(pipeline.evaluation.step) <=
+                                                 kFoldingGains * to_seconds(result.evaluation.step);
+    };
+    if (fitting > 1 && is_near()) {
+      try_all(search::folded_of(context.problem(), pipeline.strategy));
+    }
     if (fitting > 1 && result.strategy.micro_batches > 1) {
       for (const decide::Strategy& one : nearest_parts(context.problem(), result.strategy)) {
         if (evaluator.evaluations() >= kPlansAlone) break;
-        if (std::ranges::find(tried, one) != tried.end()) continue;
-        const search::Evaluation evaluation = evaluator.evaluate(std::span(&one, 1))[0].evaluation;
-        note(one, evaluation);
-        consider(result, one, evaluation);
+        if (std::ranges::find(tried, one) == tried.end()) try_all({one});
       }
     } else if (fitting > 1) {
       const space::GroupSummaries groups =
           space::summarize_groups(search::with_units(context.problem(), result.strategy));
+      const auto rounds = static_cast<int>((kPlansAlone - evaluator.evaluations()) / 2);
       const search::Tried settled =
-          search::settle(evaluator, groups, {result.strategy, result.evaluation}, kSettlingRounds);
+          search::settle(evaluator, groups, {result.strategy, result.evaluation}, rounds);
       if (consider(result, settled.strategy, settled.evaluation)) {
         result.found_by = "policy + shares";
       }

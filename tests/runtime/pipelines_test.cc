@@ -42,7 +42,7 @@ TEST_P(Pipelines, TrainAsOneDevice) {
        {"spp:turns=strict,", "spp:turns=priorities,recompute=all,",
         "gpipe:turns=strict,recompute=all,", "pipedream:turns=priorities,replicas=in-turn,",
         "spp:turns=strict,gradients=put-off,", "spp:turns=priorities,gradients=put-off,",
-        "hetpipe:turns=strict,", "accumulate:"}) {
+        "hetpipe:turns=strict,", "folded:", "folded:recompute=all,", "accumulate:"}) {
     SCOPED_TRACE(planner);
     oracle::SimulatedOracle oracle(*problem, pool);
     search::PlannerContext context{.oracle = oracle};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "decide/pass_turns.h"
 
 namespace heterog::search {
 namespace {
@@ -111,9 +112,10 @@ IdVector<OpId, std::uint32_t> assign(const cost::Problem& problem,
     } else {
       // What several layers read has a gradient that is added up where the last one comes in.
       const std::uint32_t reads = latest_read(op, Phase::kBackward);
-      const std::uint32_t own =
-          one.forward.valid() ? layer[one.forward] : latest_read(op, Phase::kForward);
-      layer[op] = one.forward.valid() || reads == kUnknown ? std::min(reads, own) : reads;
+      // A constant, which may be what an op is said to differentiate, is of no layer.
+      const bool known = one.forward.valid() && !decide::same_everywhere(problem, one.forward);
+      const std::uint32_t own = known ? layer[one.forward] : latest_read(op, Phase::kForward);
+      layer[op] = known || reads == kUnknown ? std::min(reads, own) : reads;
     }
     if (layer[op] == kUnknown) layer[op] = one.phase == Phase::kForward ? 0 : last;
   }

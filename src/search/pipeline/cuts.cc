@@ -40,6 +40,12 @@ std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& 
 
 }  // namespace
 
+decide::Pattern pattern_of(const PipelineOptions& options) {
+  return options.gradients == PipelineOptions::Gradients::kPutOff
+             ? decide::Pattern::kZeroBubble
+             : decide::Pattern::kOneForwardOneBackward;
+}
+
 std::vector<std::int64_t> micro_batch_counts(const cost::Problem& problem, std::int64_t given) {
   VALIDATE(given <= problem.batch, "micro_batches: {} of a batch of {}; expected at most {}", given,
            problem.batch, problem.batch);

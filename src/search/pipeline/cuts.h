@@ -26,9 +26,18 @@ struct PipelineOptions {
   StateOption state = StateOption::kWhole;  // of data parallelism in micro-batches
 };
 
+// The turns of backward passes, as the options have it.
+decide::Pattern pattern_of(const PipelineOptions& options);
+
+// So many cuts are simulated, unless limits say otherwise.
+inline constexpr std::size_t kSimulatedCuts = 24;
+
+// Seconds of a step where there is none.
+inline constexpr double kNoStep = 1e30;
+
 // How far to go among the cuts, the best by estimate first.
 struct PipelineLimits {
-  std::size_t count = 24;                    // cuts
+  std::size_t count = kSimulatedCuts;
   std::size_t tasks = std::size_t{1} << 40;  // that their plans come to, about
   std::size_t tasks_each = tasks;            // and that of one of them
   double seconds = 1e30;                     // no estimate above this

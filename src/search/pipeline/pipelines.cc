@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "decide/decisions.h"
 #include "decide/micro_batches.h"
 #include "search/best_of.h"
+#include "search/pipeline/folded.h"
 #include "search/pipeline/trials.h"
 #include "search/planner.h"
 #include "search/starts/baselines.h"
@@ -23,29 +25,8 @@ using decide::Strategy;
 
 constexpr std::string_view kNothingFits =
     "no pipeline of so many stages and micro-batches fits in memory";
-constexpr std::size_t kSimulated = 24;
-// What does not fit is shorter by so much where other turns are worth a try that may.
-constexpr double kMuchShorter = 1.03;
-// What the best estimates are simulated at, other numbers of micro-batches do not halve.
-constexpr double kCatchUp = 2;
-// An estimate has a stage wait for all of a micro-batch. Where steps of a sequence go on one by one
-// a plan may take half of it. How much less is seen on a few cuts, each of a line and number of
-// stages of its own.
-constexpr double kTooHigh = 2;
-constexpr std::size_t kProbes = 6;
-
-// Where the layers of one parameter are apart, its gradient travels in every micro-batch. A few are
-// looked at so, the others where these are nearly as short.
-constexpr std::size_t kApartFirst = 2;
-constexpr double kNearlyAsShort = 1.2;
 
 using One = TriedPipelines::One;
-
-// One forward and one backward pass in turns.
-Pattern pattern_of(const PipelineOptions& options) {
-  return options.gradients == PipelineOptions::Gradients::kPutOff ? Pattern::kZeroBubble
-                                                                  : Pattern::kOneForwardOneBackward;
-}
 
 // The best of cuts of a pool in one schedule.
 PlannerResult best_cut(const CutPool& pool, std::span<const Cut> cuts, Pattern pattern,
@@ -69,12 +50,31 @@ PlannerResult plan_spp(const PipelineOptions& options, PlannerContext& context) 
     return best_cut(pool, pool.found, Pattern::kListed, context);
   }
   BatchEvaluator evaluator(context.oracle, context.budget);
-  const TriedPipelines tried = try_pipelines(evaluator, {.count = kSimulated}, options);
+  const TriedPipelines tried = try_pipelines(evaluator, {}, options);
   VALIDATE(!tried.all.empty(), "{}", kNothingFits);
   const One& best = *std::ranges::min_element(tried.all, better, &One::evaluation);
   return {.strategy = best.strategy,
           .evaluation = best.evaluation,
           .evaluations = evaluator.evaluations()};
+}
+
+// Of the best cuts by estimate, the devices there and back.
+PlannerResult plan_folded(const PipelineOptions& options, PlannerContext& context) {
+  constexpr std::size_t kOfCuts = 6;
+  const CutPool pool = promising_pool(context.oracle, options);
+  std::vector<Cut> cuts;
+  for (const Cut* one : pool.choose(context.problem(), {.count = kOfCuts, .alike = 1})) {
+    for (bool from_last : {false, true}) {
+      std::ranges::move(folded_cuts(pool, *one, from_last, kNoStep), std::back_inserter(cuts));
+    }
+  }
+  VALIDATE(!cuts.empty(), "{}; there and back they are two or more", kNothingFits);
+  std::ranges::stable_sort(cuts, {}, &Cut::seconds);
+  const Staging how{.pattern = Pattern::kZeroBubble,
+                    .order_rounds = 1,
+                    .tied_together = ties_layers(context.problem(), pool.once.chain)};
+  const auto make = [&](std::size_t i) { return pool.strategy(context.problem(), cuts[i], how); };
+  return best_of(std::min(cuts.size(), kSimulatedCuts), make, context.oracle, context.budget);
 }
 
 // About as many layers on each device, in the order of the cluster file.
@@ -102,7 +102,7 @@ PlannerResult plan_pipedream(const PipelineOptions& options, PlannerContext& con
   const cost::Problem& problem = context.problem();
   CutPool pool(problem, options);
   pool.add({file_order(problem)}, stage_counts(problem, options.stages), &context.oracle);
-  const auto cuts = std::span(pool.found).first(std::min(kSimulated, pool.found.size()));
+  const auto cuts = std::span(pool.found).first(std::min(kSimulatedCuts, pool.found.size()));
   return best_cut(pool, cuts, pattern_of(options), context);
 }
 
@@ -258,6 +258,7 @@ constexpr std::array<Field<PipelineOptions>, 7> kSppFields = {
 constexpr std::array<Field<PipelineOptions>, 4> kFields = {kStages, kParts, kTurns, kRecompute};
 constexpr std::array<Field<PipelineOptions>, 6> kPipeDreamFields = {
     kStages, kParts, kTurns, kRecompute, kReplicas, kGradients};
+constexpr std::array<Field<PipelineOptions>, 3> kFoldedFields = {kStages, kParts, kRecompute};
 constexpr std::array<Field<PipelineOptions>, 3> kWithoutStages = {kParts, kTurns, kRecompute};
 constexpr std::array<std::string_view, 3> kAccumulatedStateWords = {"whole", "sharded", "gathered"};
 constexpr std::array<Field<PipelineOptions>, 2> kPartsAlone = {
@@ -277,97 +278,7 @@ PlannerEntry entry(std::string_view name, std::string_view one_line,
                                         });
 }
 
-// The layers of one parameter in stages of their own: all cuts where the first of them are nearly
-// as short so as together.
-void try_apart(Trials& trials, const std::vector<const Cut*>& cuts, Staging how) {
-  const std::size_t first = std::min(kApartFirst, cuts.size());
-  const auto rest = cuts.begin() + static_cast<std::ptrdiff_t>(first);
-  how.tied_together = false;
-  const double apart = trials.simulate({cuts.begin(), rest}, how);
-  if (apart <= kNearlyAsShort * trials.shortest()) trials.simulate({rest, cuts.end()}, how);
-}
-
 }  // namespace
-
-TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
-                             const PipelineOptions& options) {
-  const std::size_t lines = limits.count < kSimulated ? 1 : 2;  // looked at once more
-  const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
-  TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
-  const CutPool& pool = tried.pool;
-  const std::vector<bool>& ways = pool.strictness;
-  Trials trials(evaluator, tried);
-  std::vector<Copies> copies = {Copies::kWhereMade};
-  if (shares_copies(evaluator.problem(), pool.once.chain)) copies.push_back(Copies::kWhereRead);
-  const auto simulate = [&](const std::vector<const Cut*>& cuts, Staging how) {
-    for (Copies one : copies) {
-      how.copies = one;
-      trials.simulate(cuts, how);
-    }
-  };
-  const bool ties = limits.improved && ties_layers(evaluator.problem(), pool.once.chain);
-  const Staging first =
-      limits.improved
-          ? Staging{.pattern = Pattern::kZeroBubble, .order_rounds = 1, .tied_together = ties}
-          : Staging{.pattern = pattern_of(options), .strict = ways.front()};
-  PipelineLimits trusted = limits;
-  if (limits.seconds < kNoStep && !limits.by_parts) {
-    PipelineLimits probes = limits;
-    probes.count = std::min(kProbes, limits.count);
-    probes.seconds *= kTooHigh;
-    probes.alike = 1;
-    simulate(pool.choose(evaluator.problem(), probes), first);
-    double too_high = 1;
-    for (const One& one : tried.all) {
-      too_high = std::max(too_high, one.cut->seconds / to_seconds(one.evaluation.step));
-    }
-    trusted.seconds *= std::min(too_high, kTooHigh);
-  }
-  const std::vector<const Cut*> promising = pool.choose(evaluator.problem(), trusted);
-  if (promising.empty()) return tried;
-  simulate(trials.unknown(promising), first);
-  const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
-  if (hopeless || tried.all.empty()) return tried;
-  // The best lines and numbers of stages in other numbers of micro-batches.
-  const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
-  simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
-  if (limits.by_parts) {
-    // As long as fewer are shorter.
-    tried.in_fewer = pool.in_fewer(evaluator.problem(), limits);
-    Nanoseconds before = std::numeric_limits<Nanoseconds>::max();
-    for (const Cut& cut : tried.in_fewer) {
-      simulate({&cut}, first);
-      const Nanoseconds step = tried.all.back().evaluation.step;
-      if (tried.all.back().cut != &cut || step >= before) break;
-      before = step;
-    }
-  }
-  if (ties && !limits.by_parts) try_apart(trials, trials.best(listed), first);
-  // What puts gradients off keeps all micro-batches; one forward and one backward pass in turns
-  // keep fewer, and may fit where it does not.
-  const double fits = trials.shortest_that_fits();
-  const bool others_do_not = !limits.by_parts && kMuchShorter * trials.shortest() < fits;
-  if (fits == kNoStep || others_do_not) {
-    simulate(trials.shortest_steps(listed), {.pattern = pattern_of(options),
-                                             .strict = ways.front(),
-                                             .order_rounds = first.order_rounds,
-                                             .tied_together = trials.tied_together()});
-  }
-  if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
-  const std::vector<const Cut*> best = trials.best(listed);
-  const bool together = trials.tied_together();
-  for (bool strict : ways) {
-    for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {
-      const bool tried_first = pattern == first.pattern && strict == first.strict;
-      if (tried_first || (pattern == Pattern::kZeroBubble && !limits.improved)) continue;
-      simulate(best, {.pattern = pattern,
-                      .strict = strict,
-                      .order_rounds = first.order_rounds,
-                      .tied_together = together});
-    }
-  }
-  return tried;
-}
 
 std::vector<Tried> try_accumulation(BatchEvaluator& evaluator) {
   const cost::Problem& problem = evaluator.problem();
@@ -402,6 +313,8 @@ std::vector<PlannerEntry> pipeline_entries() {
       entry("hetpipe", "a pipeline in each machine, side by side", kWithoutStages, plan_hetpipe),
       entry("spp", "stages with replicas along the best line of devices, simulated in many forms",
             kSppFields, plan_spp),
+      entry("folded", "stages along a line of devices and back again, gradients put off",
+            kFoldedFields, plan_folded),
   };
 }
 

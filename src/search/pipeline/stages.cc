@@ -400,7 +400,12 @@ double busiest_stage(const StageCosts& costs, std::span<const Stage> stages,
                      std::int64_t micro_batches) {
   double busiest = 0;
   for (const Stage& stage : stages) {
-    busiest = std::max(busiest, costs.compute(stage.begin, stage.end, stage.devices));
+    double seconds = 0;
+    for (const Stage& other : stages) {
+      if (other.devices != stage.devices) continue;
+      seconds += costs.compute(other.begin, other.end, other.devices);
+    }
+    busiest = std::max(busiest, seconds);
   }
   return static_cast<double>(micro_batches) * busiest;
 }

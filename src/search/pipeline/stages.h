@@ -192,8 +192,8 @@ class Partitioner {
 // last all-reduce.
 double estimate_step(const StageCosts& costs, std::span<const Stage> stages,
                      std::int64_t micro_batches);
-// What the stage that computes longest computes in a step, which no step is shorter than, but for
-// what the costs leave out.
+// What the devices that compute longest compute in a step, in all of their stages; no step is
+// shorter than that, but for what the costs leave out.
 double busiest_stage(const StageCosts& costs, std::span<const Stage> stages,
                      std::int64_t micro_batches);
 

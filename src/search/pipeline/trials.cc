@@ -74,6 +74,13 @@ std::vector<const Cut*> Trials::best(std::size_t count) const {
   return first_cuts(best_first(tried_.all), count, kTurnsGain * shortest_that_fits());
 }
 
+const Cut* Trials::best_of(const std::vector<const Cut*>& cuts) const {
+  for (const One& one : best_first(tried_.all)) {
+    if (std::ranges::find(cuts, one.cut) != cuts.end()) return one.cut;
+  }
+  return nullptr;
+}
+
 std::vector<const Cut*> Trials::shortest_steps(std::size_t count) const {
   std::vector<One> all = tried_.all;
   std::ranges::stable_sort(all, {}, [](const One& one) { return one.evaluation.step; });

@@ -1,6 +1,7 @@
 // Cuts as they are simulated, one after the other, within a budget.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "search/pipeline/cuts.h"
@@ -11,17 +12,16 @@ namespace heterog::search {
 // Pipelines that were simulated.
 struct TriedPipelines {
   struct One {
-    const Cut* cut = nullptr;  // of `pool` or `in_fewer`
+    const Cut* cut = nullptr;  // of `pool`, `in_fewer` or `folded`
     decide::Strategy strategy;
     Evaluation evaluation;
     bool tied_together = false;  // Staging::tied_together
   };
   CutPool pool;
   std::vector<Cut> in_fewer{};  // CutPool::in_fewer()
+  std::deque<Cut> folded{};     // fold()
   std::vector<One> all{};
 };
-
-inline constexpr double kNoStep = 1e30;
 
 // Simulates cuts of `tried.pool`, and adds them to `tried.all`; at least one whatever the budget.
 class Trials {
@@ -42,6 +42,8 @@ class Trials {
   std::vector<const Cut*> unknown(std::vector<const Cut*> cuts) const;
   // The best of all, so many at most, and none that other turns do not bring to the front.
   std::vector<const Cut*> best(std::size_t count) const;
+  // Of these, one at least of which was simulated.
+  const Cut* best_of(const std::vector<const Cut*>& cuts) const;
   // Those of the shortest steps, whether they fit or not.
   std::vector<const Cut*> shortest_steps(std::size_t count) const;
   // The cuts that were simulated fastest, so many of different lines or numbers of stages.

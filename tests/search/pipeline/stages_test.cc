@@ -8,9 +8,12 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "decide/problems.h"
 #include "search/pipeline/device_order.h"
 #include "search/problems.h"
 
@@ -124,6 +127,65 @@ TEST(Chain, IsCutBetweenAllBlocks) {
 }
 
 // Devices of a machine are joined better than machines are.
+// A sum of gradients that is said to differentiate a constant, which stands before all layers.
+graph::ModelGraph graph_with_constant() {
+  using graph::tensor_value;
+  support::GraphMaker maker;
+  const support::GraphMaker::Shape rows = {support::kB, support::n(4)};
+  const auto op = [&](const char* type, std::vector<graph::Value> args,
+                      support::OpOptions options = {}) {
+    return maker.op(type, std::move(args), rows, options);
+  };
+  const TensorId constant =
+      maker.op("aten.full.default", {graph::list_value({}), graph::float_value(0)}, {});
+  const TensorId input = maker.input("x", rows);
+  const TensorId weight = maker.parameter("weight", {support::n(4)});
+  const TensorId first = op("aten.mul.Tensor", {tensor_value(input), tensor_value(weight)});
+  const TensorId second = op("aten.relu.default", {tensor_value(first)});
+  const TensorId third = op("aten.relu.default", {tensor_value(second)});
+  const TensorId loss =
+      maker.op("aten.sum.default", {tensor_value(third)}, {}, {.role = graph::TensorRole::kOutput});
+  maker.loss(loss);
+  const auto backward_of = [&](TensorId tensor) {
+    return support::OpOptions{.phase = graph::Phase::kBackward, .forward = maker.maker(tensor)};
+  };
+  const TensorId ones = maker.op("aten.ones_like.default", {tensor_value(loss)}, {},
+                                 {.phase = graph::Phase::kBackward});
+  TensorId gradient =
+      op("aten.expand.default",
+         {tensor_value(ones), graph::list_value({graph::size_value(1, 0), graph::int_value(4)})},
+         backward_of(loss));
+  gradient = op("aten.add.Tensor", {tensor_value(gradient), tensor_value(gradient)},
+                backward_of(constant));
+  gradient =
+      op("aten.threshold_backward.default",
+         {tensor_value(gradient), tensor_value(third), graph::int_value(0)}, backward_of(third));
+  gradient =
+      op("aten.threshold_backward.default",
+         {tensor_value(gradient), tensor_value(second), graph::int_value(0)}, backward_of(second));
+  const TensorId of_rows =
+      op("aten.mul.Tensor", {tensor_value(gradient), tensor_value(input)}, backward_of(first));
+  const TensorId of_weight = maker.op(
+      "aten.sum.dim_IntList", {tensor_value(of_rows), graph::list_value({graph::int_value(0)})},
+      {support::n(4)}, backward_of(first));
+  maker.op(
+      "aten.sub.Tensor", {tensor_value(weight), tensor_value(of_weight)}, {support::n(4)},
+      {.phase = graph::Phase::kUpdate, .role = graph::TensorRole::kOutput, .replaces = weight});
+  return std::move(maker).build();
+}
+
+// Else all backward passes behind it were in the first layer, and their activations went there.
+TEST(Chain, LayersGoByNoConstant) {
+  const auto problem = decide::toy_problem(graph_with_constant(), 2, 8);
+  const Chain chain = chain_cut_after(*problem, {2});  // full, mul, relu | relu, sum
+  ASSERT_EQ(chain.layers.size(), 2u);
+  for (OpId op : problem->graph->op_ids()) {
+    const std::string& name = problem->graph->op(op).name;
+    if (name != "add" && !name.starts_with("threshold_backward")) continue;
+    EXPECT_EQ(chain.layer_of[op], name == "threshold_backward_1" ? 0u : 1u) << name;
+  }
+}
+
 TEST(DeviceOrder, KeepsMachinesTogether) {
   for (const char* name : {"heterog-8gpu", "heterog-12gpu", "office-mixed", "spp-a"}) {
     const auto cluster = cluster::load_cluster("configs/clusters/" + std::string(name) + ".json");
