@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 
+#include "base/check.h"
+
 namespace heterog::search {
 namespace {
 
@@ -170,6 +172,7 @@ std::vector<decide::Strategy> folded_of(const cost::Problem& problem,
                       .recompute = again ? Options::Recompute::kAll : Options::Recompute::kNone},
                      make_chain_of_blocks(problem, kMostLayers), {pipeline.micro_batches});
   const StageCosts& costs = pool.of(again).costs.front();
+  EXPECT(pipeline.units.size() >= costs.layers());
   Cut cut{.stages = stages_of(pipeline, costs.layers()), .recompute = again};
   if (cut.stages.size() < 2) return {};
   cut.seconds = estimate_step(costs, cut.stages, pipeline.micro_batches);

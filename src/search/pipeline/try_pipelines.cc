@@ -139,14 +139,19 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
   if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
   const std::vector<const Cut*> best = trials.best(listed);
   const bool together = trials.tied_together();
+  // Devices with two stages go with no strict turns.
+  std::vector<const Cut*> in_line = best;
+  std::erase_if(in_line, [&](const Cut* cut) {
+    return std::ranges::any_of(tried.folded, [&](const Cut& one) { return &one == cut; });
+  });
   for (bool strict : ways) {
     for (Pattern pattern : {pattern_of(options), Pattern::kListed, Pattern::kZeroBubble}) {
       const bool tried_first = pattern == first.pattern && strict == first.strict;
       if (tried_first || (pattern == Pattern::kZeroBubble && !limits.improved)) continue;
-      simulate(best, {.pattern = pattern,
-                      .strict = strict,
-                      .order_rounds = first.order_rounds,
-                      .tied_together = together});
+      simulate(strict ? in_line : best, {.pattern = pattern,
+                                         .strict = strict,
+                                         .order_rounds = first.order_rounds,
+                                         .tied_together = together});
     }
   }
   return tried;
