@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -159,11 +158,9 @@ class PolicyPlanner final : public search::Planner {
       }
     };
     for (int i = 0; i < kPlansAlone - 2 * kSettlingRounds; i += kSideBySide) try_next(kSideBySide);
-    const auto is_near = [&] {
-      return pipeline.evaluation.feasible && to_seconds(pipeline.evaluation.step) <=
-                                                 kFoldingGains * to_seconds(result.evaluation.step);
-    };
-    if (fitting > 1 && is_near()) {
+    const double nearly = kFoldingGains * to_seconds(result.evaluation.step);
+    if (fitting > 1 && pipeline.evaluation.feasible &&
+        to_seconds(pipeline.evaluation.step) <= nearly) {
       try_all(search::folded_of(context.problem(), pipeline.strategy));
     }
     if (fitting > 1 && result.strategy.micro_batches > 1) {
