@@ -68,7 +68,10 @@ PlannerResult plan_folded(const PipelineOptions& options, PlannerContext& contex
       std::ranges::move(folded_cuts(pool, *one, from_last, kNoStep), std::back_inserter(cuts));
     }
   }
-  VALIDATE(!cuts.empty(), "{}; there and back they are two or more", kNothingFits);
+  VALIDATE(
+      !cuts.empty(),
+      "no pipeline goes there and back; expected two devices or more, stages that is not 1, and "
+      "memory that holds some");
   std::ranges::stable_sort(cuts, {}, &Cut::seconds);
   const Staging how{.pattern = Pattern::kZeroBubble,
                     .order_rounds = 1,
