@@ -33,8 +33,8 @@ CLUSTERS = {"heterog-4gpu": 4, "heterog-8gpu": 8, "heterog-12gpu": 12, "fastt-4g
             "autosync-b7": 16}  # fmt: skip
 QUICK = (["lenet5", "alexnet", "vgg19", "resnet50", "mobilenet_v2", "lstm_lm", "ncf"], ["heterog-4gpu", "fastt-4gpu"])
 BUDGETS = (100, 1000, 5000)
-PLAIN = ["ps-lb", "parallax", "accumulate", "gpipe", "pipedream", "hetpipe", "spp", "folded", "fastt-dpos", "fastt", "m-topo",
-         "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas", "portfolio", "policy"]  # fmt: skip
+PLAIN = ["ps-lb", "parallax", "accumulate", "gpipe", "pipedream", "hetpipe", "spp", "folded", "fastt-dpos", "fastt",
+         "m-topo", "m-etf", "m-sct", "metis", "dfs-topo", "order-place", "celeritas", "portfolio", "policy"]  # fmt: skip
 SEARCHES = ["random", "local-search", "annealing", "flexflow", "reinforce", "hrl", "post", "gdp"]
 LEARNED = {"policy", "reinforce", "hrl", "post", "gdp"}
 

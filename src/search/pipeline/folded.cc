@@ -73,6 +73,40 @@ class Folding {
   std::vector<StageCosts::Group> groups_;
 };
 
+// What a step of folded stages takes: the busiest devices or network cards, which each stage of a
+// micro-batch adds to, and half of what a micro-batch takes at all others, for which the first
+// waits on its way and the last on its way back; and the last all-reduce.
+double estimate_folded(const StageCosts& costs, std::span<const Stage> stages,
+                       std::int64_t micro_batches) {
+  struct Busy {
+    double computes = 0, moves = 0, gradient_bytes = 0;
+  };
+  std::map<std::vector<DeviceId>, Busy> busy;
+  double through = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
+    const double seconds = costs.compute(stage.begin, stage.end, stage.devices);
+    Busy& own = busy[stage.devices];
+    own.computes += seconds;
+    own.gradient_bytes += costs.gradient_bytes(stage.begin, stage.end);
+    through += seconds;
+    if (s + 1 == stages.size()) continue;
+    const Stage& next = stages[s + 1];
+    const double moves = costs.channel(stage.end, stage.devices, next.devices);
+    through += moves;
+    // There and back are in opposite directions.
+    own.moves += moves / 2;
+    busy[next.devices].moves += moves / 2;
+  }
+  double busiest = 0, reduced = 0;
+  for (const auto& [devices, one] : busy) {
+    busiest = std::max({busiest, one.computes, one.moves});
+    reduced = std::max(reduced, one.gradient_bytes * costs.all_reduce_seconds_per_byte(devices));
+  }
+  return static_cast<double>(micro_batches) * busiest + std::max(0.0, through - busiest) / 2 +
+         reduced;
+}
+
 // Of units that are layers; the first of them may be with the last ones. None where a set of
 // devices has layers in two places.
 std::vector<Stage> stages_of(const decide::Strategy& pipeline, std::size_t layers) {
@@ -103,37 +137,6 @@ std::vector<Stage> fold(const StageCosts& costs, std::span<const std::vector<Dev
     (folding.holds_all(middle) ? high : low) = middle;
   }
   return folding.within(high);
-}
-
-double estimate_folded(const StageCosts& costs, std::span<const Stage> stages,
-                       std::int64_t micro_batches) {
-  struct Busy {
-    double computes = 0, moves = 0, gradient_bytes = 0;
-  };
-  std::map<std::vector<DeviceId>, Busy> busy;
-  double through = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const Stage& stage = stages[s];
-    const double seconds = costs.compute(stage.begin, stage.end, stage.devices);
-    Busy& own = busy[stage.devices];
-    own.computes += seconds;
-    own.gradient_bytes += costs.gradient_bytes(stage.begin, stage.end);
-    through += seconds;
-    if (s + 1 == stages.size()) continue;
-    const Stage& next = stages[s + 1];
-    const double moves = costs.channel(stage.end, stage.devices, next.devices);
-    through += moves;
-    // There and back are in opposite directions.
-    own.moves += moves / 2;
-    busy[next.devices].moves += moves / 2;
-  }
-  double busiest = 0, reduced = 0;
-  for (const auto& [devices, one] : busy) {
-    busiest = std::max({busiest, one.computes, one.moves});
-    reduced = std::max(reduced, one.gradient_bytes * costs.all_reduce_seconds_per_byte(devices));
-  }
-  return static_cast<double>(micro_batches) * busiest + std::max(0.0, through - busiest) / 2 +
-         reduced;
 }
 
 std::vector<Cut> folded_cuts(const CutPool& pool, const Cut& cut, bool from_last,

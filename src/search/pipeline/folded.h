@@ -17,12 +17,6 @@ namespace heterog::search {
 std::vector<Stage> fold(const StageCosts& costs, std::span<const std::vector<DeviceId>> devices,
                         double part);
 
-// What a step of folded stages takes: the busiest devices or network cards, which each stage of a
-// micro-batch adds to, and half of what a micro-batch takes at all others, for which the first
-// waits on its way and the last on its way back; and the last all-reduce.
-double estimate_folded(const StageCosts& costs, std::span<const Stage> stages,
-                       std::int64_t micro_batches);
-
 // The sets of devices of a cut folded, from its first stage on or from its last, with several parts
 // there and in as many micro-batches or fewer: those of an estimate up to `most_seconds`, the best
 // first.

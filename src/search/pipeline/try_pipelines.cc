@@ -1,6 +1,5 @@
 // What `plan` simulates of pipelines, each step by what the one before has shown.
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
