@@ -84,18 +84,6 @@ bool bound_to_producer(OperandUse use) {
   return use == OperandUse::kLocal || use == OperandUse::kPartial;
 }
 
-// Several instances on one device would replace a value that only the first of them finds there, or
-// make the same value again.
-bool runs_once_per_device(const cost::Problem& problem, OpId op) {
-  bool same = true;
-  for (TensorId out : problem.graph->outputs(op)) {
-    if (!out.valid()) continue;
-    if (problem.graph->tensor(out).replaces.valid()) return true;
-    same = same && problem.splits->rules[out].kind == graph::SplitKind::kSame;
-  }
-  return same;
-}
-
 // The layout of an op whose slices, of its unit or of what it reads, are those of `sliced`.
 LayoutId instances_of(const cost::Problem& problem, const Layout& layout, OpId op,
                       LayoutId sliced) {
@@ -368,6 +356,16 @@ void lay_out_tied_sums(const cost::Problem& problem, Layout& layout) {
 }
 
 }  // namespace
+
+bool runs_once_per_device(const cost::Problem& problem, OpId op) {
+  bool same = true;
+  for (TensorId out : problem.graph->outputs(op)) {
+    if (!out.valid()) continue;
+    if (problem.graph->tensor(out).replaces.valid()) return true;
+    same = same && problem.splits->rules[out].kind == graph::SplitKind::kSame;
+  }
+  return same;
+}
 
 Bytes row_bytes(const ParameterHome& home, std::size_t replica, Bytes whole) {
   return whole / home.row_count() * home.rows_of(replica);

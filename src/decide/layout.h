@@ -90,6 +90,10 @@ struct Layout {
 // instances there keep for themselves.
 Layout lay_out(const cost::Problem& problem, const Strategy& strategy);
 
+// Whether an op has one instance a device, however many micro-batches there are: several would
+// replace a value that only the first of them finds there, or make the same value again.
+bool runs_once_per_device(const cost::Problem& problem, OpId op);
+
 // The op by which tasks of a parameter's update are named: the one that makes the parameter's next
 // value, or the last, where none does.
 OpId update_op(const cost::Problem& problem, const graph::UpdateChain& chain);

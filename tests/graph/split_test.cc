@@ -152,6 +152,21 @@ TEST(Split, ASumIsReducedWhereTheOpIsNotLinearAndBeforeTheUpdate) {
   EXPECT_EQ(update.use(1), OperandUse::kSame);
 }
 
+// Zeros of a gradient's sum wait for its own samples alone; ones would add up.
+TEST(Split, ZerosOfASumAreASum) {
+  for (const bool zeros : {true, false}) {
+    GraphMaker maker;
+    const TensorId x = maker.input("x", {kB, n(3)});
+    const TensorId sum = maker.op("aten.sum.dim_IntList", {tensor_value(x), ints({0})}, {n(3)},
+                                  {.phase = Phase::kBackward});
+    const TensorId made = maker.op(zeros ? "aten.new_zeros.default" : "aten.new_ones.default",
+                                   {tensor_value(sum), ints({5})}, {n(5)},
+                                   {.phase = Phase::kBackward});
+    const SplitAnalysis splits = analyze_splits(std::move(maker).build());
+    EXPECT_EQ(splits.rules[made], zeros ? kSumRule : kSameRule);
+  }
+}
+
 TEST(Split, WhatWorksAcrossTheBatchIsWhole) {
   const auto whole = [](const std::string& type, std::vector<Value> rest, std::vector<Affine> out) {
     GraphMaker maker;

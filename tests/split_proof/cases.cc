@@ -300,6 +300,7 @@ void creations(Cases& list) {
     list.push_back({"aten." + std::string(name) + ".default", {"in B,3"}, R"(["%0", [4, "#B"]])"});
     list.push_back({"aten." + std::string(name) + ".default", {"sum 3"}, R"(["%0", [4, 2]])"});
   }
+  list.push_back({"aten.new_zeros.default", {"mean 3"}, R"(["%0", [4, 2]])"});
   list.push_back({"aten.new_full.default", {"in B,3"}, R"(["%0", ["#B"], 2.5])"});
   for (const char* name : {"zeros_like", "ones_like", "empty_like"}) {
     unary(list, "aten." + std::string(name) + ".default");

@@ -22,6 +22,18 @@ Reason create_like(RuleContext& op) {
   return {};
 }
 
+// new_zeros, zeros_like of a partial sum, as a gradient is that samples add up to, are partial sums
+// too: each instance makes its own, and waits for no other.
+bool zeros_add_up(RuleContext& op) {
+  const Operand* like = op.operand(0);
+  if (!like || !like->partial() || has_batch(op.output_shape(0))) return false;
+  if (op.graph().op(op.op()).phase == Phase::kUpdate) return false;
+  op.set_output(0, like->rule);
+  return true;
+}
+Reason new_zeros(RuleContext& op) { return zeros_add_up(op) ? Reason{} : create(op); }
+Reason zeros_like(RuleContext& op) { return zeros_add_up(op) ? Reason{} : create_like(op); }
+
 // eye: the ones go on from slice to slice. randperm: so do the numbers.
 Reason in_order(RuleContext& op) {
   if (has_batch(op.output_shape(0))) return kAcrossBatch;
@@ -77,7 +89,7 @@ constexpr RuleEntry kCreateRules[] = {
     {"aten.full.default", create, 0, 0},
     {"aten.empty.memory_format", create, 0, 0},
     {"aten.scalar_tensor.default", create},
-    {"aten.new_zeros.default", create, 0, 1},
+    {"aten.new_zeros.default", new_zeros, 0, 1},
     {"aten.new_ones.default", create, 0, 1},
     {"aten.new_full.default", create, 0, 1},
     {"aten.new_empty.default", create, 0, 1},
@@ -86,7 +98,7 @@ constexpr RuleEntry kCreateRules[] = {
     {"aten.randint.default", create, 0, 1},
     {"aten.randint.low", create, 0, 2},
     {"aten.normal.float_float", create, 0, 2},
-    {"aten.zeros_like.default", create_like},
+    {"aten.zeros_like.default", zeros_like},
     {"aten.ones_like.default", create_like},
     {"aten.full_like.default", create_like},
     {"aten.empty_like.default", create_like},

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "decide/decisions.h"
+#include "decide/layout.h"
 #include "decide/pass_turns.h"
 #include "search/starts/baselines.h"
 
@@ -200,16 +201,12 @@ bool in_line(const cost::Problem& problem, const Chain& chain) {
   };
   for (OpId op : problem.folded->ops) {
     if (!takes_turns(op)) continue;
-    const auto outputs = problem.graph->outputs(op);
-    // Such an op runs once a device, on the samples of all micro-batches together.
-    const bool replaces = std::ranges::any_of(outputs, [&](TensorId out) {
-      return out.valid() && problem.graph->tensor(out).replaces.valid();
-    });
+    // If so, on the samples of all micro-batches together.
+    const bool once = decide::runs_once_per_device(problem, op);
     for (const graph::Read& read : problem.folded->reads[op]) {
       if (!read.producer.valid() || !takes_turns(read.producer)) continue;
-      if (replaces && problem.splits->rules[read.base].kind != graph::SplitKind::kSame) {
-        return false;
-      }
+      const bool same = problem.splits->rules[read.base].kind == graph::SplitKind::kSame;
+      if (once && !same) return false;
       if (place(read.producer) > place(op)) return false;
     }
   }

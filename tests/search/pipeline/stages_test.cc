@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "decide/problems.h"
 #include "search/pipeline/device_order.h"
+#include "search/pipeline/stage_strategy.h"
 #include "search/problems.h"
 
 namespace heterog::search {
@@ -126,9 +127,9 @@ TEST(Chain, IsCutBetweenAllBlocks) {
   EXPECT_LE(chain.layers.size(), 2u * 31);
 }
 
-// Devices of a machine are joined better than machines are.
-// A sum of gradients that is said to differentiate a constant, which stands before all layers.
-graph::ModelGraph graph_with_constant() {
+// A sum of gradients that is said to differentiate a constant, which stands before all layers. The
+// first gradient is made from sizes, or has its form from the loss, and runs once a device.
+graph::ModelGraph graph_with_constant(bool from_sizes) {
   using graph::tensor_value;
   support::GraphMaker maker;
   const support::GraphMaker::Shape rows = {support::kB, support::n(4)};
@@ -149,8 +150,11 @@ graph::ModelGraph graph_with_constant() {
   const auto backward_of = [&](TensorId tensor) {
     return support::OpOptions{.phase = graph::Phase::kBackward, .forward = maker.maker(tensor)};
   };
-  const TensorId ones = maker.op("aten.ones_like.default", {tensor_value(loss)}, {},
-                                 {.phase = graph::Phase::kBackward});
+  const support::OpOptions backward{.phase = graph::Phase::kBackward};
+  const TensorId ones =
+      from_sizes
+          ? maker.op("aten.ones.default", {graph::list_value({})}, {}, backward)
+          : maker.op("aten.ones_like.default", {tensor_value(loss)}, {}, backward);
   TensorId gradient =
       op("aten.expand.default",
          {tensor_value(ones), graph::list_value({graph::size_value(1, 0), graph::int_value(4)})},
@@ -176,7 +180,7 @@ graph::ModelGraph graph_with_constant() {
 
 // Else all backward passes behind it were in the first layer, and their activations went there.
 TEST(Chain, LayersGoByNoConstant) {
-  const auto problem = decide::toy_problem(graph_with_constant(), 2, 8);
+  const auto problem = decide::toy_problem(graph_with_constant(true), 2, 8);
   const Chain chain = chain_cut_after(*problem, {2});  // full, mul, relu | relu, sum
   ASSERT_EQ(chain.layers.size(), 2u);
   for (OpId op : problem->graph->op_ids()) {
@@ -186,6 +190,15 @@ TEST(Chain, LayersGoByNoConstant) {
   }
 }
 
+// What runs once a device waits for all micro-batches that it reads, and so does who reads it.
+TEST(InLine, NothingThatRunsOnceADeviceReadsSlices) {
+  for (const bool from_sizes : {true, false}) {
+    const auto problem = decide::toy_problem(graph_with_constant(from_sizes), 2, 8);
+    EXPECT_EQ(in_line(*problem, chain_cut_after(*problem, {2})), from_sizes);
+  }
+}
+
+// Devices of a machine are joined better than machines are.
 TEST(DeviceOrder, KeepsMachinesTogether) {
   for (const char* name : {"heterog-8gpu", "heterog-12gpu", "office-mixed", "spp-a"}) {
     const auto cluster = cluster::load_cluster("configs/clusters/" + std::string(name) + ".json");
