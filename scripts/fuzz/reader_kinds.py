@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from files import damage_bytes, damage_json, damage_lines, damage_tensors, strip_comments
+from damage import damage_bytes, damage_json, damage_lines, damage_tensors, strip_comments
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ROOT / "python/tests/machines"

@@ -7,6 +7,7 @@
 #include "compiler/emit/gradients.h"
 #include "compiler/emit/rows.h"
 #include "cost/collective.h"
+#include "decide/servers.h"
 #include "graph/row_updates.h"
 
 namespace heterog::compiler {

@@ -159,9 +159,9 @@ TEST(Split, ZerosOfASumAreASum) {
     const TensorId x = maker.input("x", {kB, n(3)});
     const TensorId sum = maker.op("aten.sum.dim_IntList", {tensor_value(x), ints({0})}, {n(3)},
                                   {.phase = Phase::kBackward});
-    const TensorId made = maker.op(zeros ? "aten.new_zeros.default" : "aten.new_ones.default",
-                                   {tensor_value(sum), ints({5})}, {n(5)},
-                                   {.phase = Phase::kBackward});
+    const TensorId made =
+        maker.op(zeros ? "aten.new_zeros.default" : "aten.new_ones.default",
+                 {tensor_value(sum), ints({5})}, {n(5)}, {.phase = Phase::kBackward});
     const SplitAnalysis splits = analyze_splits(std::move(maker).build());
     EXPECT_EQ(splits.rules[made], zeros ? kSumRule : kSameRule);
   }

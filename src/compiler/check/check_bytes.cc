@@ -7,13 +7,12 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <tuple>
 
-#include "cost/all_reduce_algorithm.h"
+#include "compiler/check/gradient_bytes.h"
+#include "compiler/check/link_bytes.h"
 #include "cost/collective.h"
 #include "decide/layout.h"
 #include "decide/recomputation.h"
-#include "operators/facts.h"
 
 namespace heterog::compiler {
 namespace {
@@ -35,8 +34,8 @@ class Counter {
         graph_(*problem.graph),
         cluster_(*problem.cluster),
         layout_(decide::lay_out(problem, strategy)),
-        bytes_(cluster_.link_count(), 0.0),
-        rounding_(cluster_.link_count(), 0.0) {}
+        gradient_bytes_(problem, layout_),
+        links_(*problem.cluster) {}
 
   void count() {
     each_op(false);
@@ -52,55 +51,10 @@ class Counter {
     statistics();
     residents();
   }
-  const IdVector<LinkId, double>& bytes() const { return bytes_; }
-  // How far a plan may be off: collectives hold links for whole nanoseconds.
-  const IdVector<LinkId, double>& rounding() const { return rounding_; }
+  const LinkBytes& links() const { return links_; }
 
  private:
   Bytes whole(TensorId tensor) const { return graph_.bytes(tensor, problem_.batch); }
-
-  // ---- ways to move ----
-
-  void send(DeviceId from, DeviceId to, Bytes bytes) {
-    if (from == to) return;
-    for (LinkId link : cluster_.route(from, to).links) bytes_[link] += static_cast<double>(bytes);
-  }
-  void cross(DeviceId from, DeviceId to, double bytes) {
-    for (LinkId link : cluster_.route(from, to).links) {
-      bytes_[link] += bytes;
-      rounding_[link] += 1 + cluster_.link(link).bytes_per_second * 1e-9;
-    }
-  }
-  // Over every hop of the ring, `share` of the bytes.
-  void ring(const std::vector<DeviceId>& devices, double share, Bytes bytes) {
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      cross(devices[i], devices[(i + 1) % devices.size()], share * static_cast<double>(bytes));
-    }
-  }
-  void all_reduce(std::vector<DeviceId> devices, Bytes bytes) {
-    std::sort(devices.begin(), devices.end());
-    const auto n = static_cast<double>(devices.size());
-    const auto all = static_cast<double>(bytes);
-    switch (cost::all_reduce_algorithm(devices.size(), bytes)) {
-      case cost::AllReduceAlgorithm::kRing:
-        return ring(devices, 2 * (n - 1) / n, bytes);
-      case cost::AllReduceAlgorithm::kExchange:
-        for (std::size_t i = 0; i < devices.size(); ++i) {
-          for (std::size_t j = 0; j < i; ++j) {
-            cross(devices[i], devices[j], all);
-            cross(devices[j], devices[i], all);
-          }
-        }
-        return;
-      case cost::AllReduceAlgorithm::kTree:
-        // The parent's number is the child's without its lowest bit.
-        for (std::size_t i = 1; i < devices.size(); ++i) {
-          cross(devices[i], devices[i & (i - 1)], all);
-          cross(devices[i & (i - 1)], devices[i], all);
-        }
-        return;
-    }
-  }
 
   // ---- what ops read ----
 
@@ -168,9 +122,9 @@ class Counter {
     const decide::LayoutId made = layout_.of_op[read.producer];
     std::vector<DeviceId>& at = total_at_[read.base] = devices(made);
     if (at.size() == 1) return;
-    if (readers == made || is_merged(readers, made)) return all_reduce(at, whole(read.base));
+    if (readers == made || is_merged(readers, made)) return links_.all_reduce(at, whole(read.base));
     const DeviceId root = layout_.slices[readers].front().device;
-    for (DeviceId device : at) send(device, root, whole(read.base));
+    for (DeviceId device : at) links_.send(device, root, whole(read.base));
     at = {root};
   }
 
@@ -182,9 +136,9 @@ class Counter {
       return std::pair(
           cost::transfer_duration(cluster_, cluster_.route(holder, device), whole(tensor)), holder);
     };
-    send(*std::min_element(holders.begin(), holders.end(),
-                           [&](DeviceId a, DeviceId b) { return time(a) < time(b); }),
-         device, whole(tensor));
+    links_.send(*std::min_element(holders.begin(), holders.end(),
+                                  [&](DeviceId a, DeviceId b) { return time(a) < time(b); }),
+                device, whole(tensor));
   }
 
   // Every sample that the device neither made nor fetched before, from whoever made it.
@@ -203,97 +157,27 @@ class Counter {
       }
       if (at < end) gaps.emplace_back(at, end);
       for (const auto& gap : gaps) {
-        send(source.device, slice.device, graph_.bytes(read.tensor, gap.second - gap.first));
+        links_.send(source.device, slice.device, graph_.bytes(read.tensor, gap.second - gap.first));
         fetched.insert(gap);
       }
     }
   }
 
-  // ---- what is compressed ----
+  // ---- parameters ----
 
-  bool is_wide(TensorId tensor) const {
-    const graph::DType dtype = graph_.tensor(tensor).dtype;
-    return !graph_.shape(tensor).empty() &&
-           (dtype == graph::DType::kFloat32 || dtype == graph::DType::kFloat64);
-  }
-  // Two bytes an element, where fp16 or bf16 is allowed.
-  Bytes as_cast(TensorId tensor) const {
-    const auto compressor = problem_.compression.compressor;
-    const bool casts =
-        compressor == cost::Compressor::kHalf || compressor == cost::Compressor::kBfloat16;
-    if (!casts || !is_wide(tensor)) return whole(tensor);
-    return 2 * (whole(tensor) / graph::element_bytes(graph_.tensor(tensor).dtype));
-  }
-  // Columns of PowerSGD's factors; 0: none. A matrix of n rows has n of each in the first factor.
-  std::int64_t columns(TensorId tensor) const {
-    if (problem_.compression.compressor != cost::Compressor::kPowerSgd) return 0;
-    if (!is_wide(tensor) || graph_.shape(tensor).size() < 2) return 0;
-    const std::int64_t rows = graph_.shape(tensor)[0].c, rank = problem_.compression.rank;
-    const std::int64_t elements = graph_.elements(tensor, 1);
-    return rank * rows + rank * (elements / rows) < elements ? rank : 0;
-  }
-  // Of one all-reduce, and of the one after it.
-  struct Sums {
-    Bytes full = 0, first = 0, second = 0;
-  };
-  void add_to(Sums& sums, TensorId tensor) const {
-    sums.full += whole(tensor);
-    const std::int64_t taken = columns(tensor);
-    if (taken == 0) {
-      sums.first += as_cast(tensor);
-      return;
-    }
-    const std::int64_t rows = graph_.shape(tensor)[0].c;
-    const Bytes element = graph::element_bytes(graph_.tensor(tensor).dtype);
-    sums.first += taken * rows * element;
-    sums.second += taken * (graph_.elements(tensor, 1) / rows) * element;
-  }
-  void all_reduce_both(const std::vector<DeviceId>& devices, Sums& sums) {
-    all_reduce(devices, sums.first);
-    if (sums.second > 0) all_reduce(devices, sums.second);
+  void all_reduce_both(const std::vector<DeviceId>& devices, GradientBytes::Sums& sums) {
+    links_.all_reduce(devices, sums.first);
+    if (sums.second > 0) links_.all_reduce(devices, sums.second);
     sums = {};
   }
-
-  // ---- parameters ----
 
   struct Gradient {
     OpId producer;
     TensorId tensor, parameter;
-    bool operator<(const Gradient& other) const {
-      return std::tie(producer, tensor, parameter) <
-             std::tie(other.producer, other.tensor, other.parameter);
-    }
+    auto operator<=>(const Gradient&) const = default;
   };
-
-  // What the slices of a device add to the gradient, as indices and rows if it is a lookup's.
   Bytes as_rows(const Gradient& gradient, DeviceId device) const {
-    Bytes total = 0;
-    for (const decide::Slice& slice : layout_.op_slices(gradient.producer)) {
-      if (slice.device == device) total += as_rows(gradient, slice.size());
-    }
-    return std::min(whole(gradient.tensor), total);
-  }
-  // The same of so many samples.
-  Bytes as_rows(const Gradient& gradient, std::int64_t samples) const {
-    Bytes total = 0;
-    std::vector<TensorId> addends = {gradient.tensor};
-    while (!addends.empty()) {
-      const OpId maker = graph_.tensor(addends.back()).producer;
-      addends.pop_back();
-      if (!maker.valid()) return whole(gradient.tensor);
-      const operators::Facts& facts = graph_.facts(maker);
-      if (facts.sum) {
-        for (TensorId input : graph_.inputs(maker)) addends.push_back(input);
-      } else if (facts.sparse_gradient) {
-        const Bytes row = whole(gradient.tensor) / graph_.shape(gradient.tensor)[0].c;
-        const TensorId indices = graph_.inputs(maker)[facts.sparse_gradient->indices];
-        const Bytes index = graph_.bytes(indices, 1) / graph_.elements(indices, 1);
-        total += graph_.elements(indices, samples) * (row + index);
-      } else {
-        return whole(gradient.tensor);
-      }
-    }
-    return std::min(whole(gradient.tensor), total);
+    return gradient_bytes_.as_rows(gradient.producer, gradient.tensor, device);
   }
 
   void gradients() {
@@ -321,12 +205,12 @@ class Counter {
     }
     std::sort(found.begin(), found.end());
     // Gathered so far, by group.
-    std::map<std::pair<decide::LayoutId, std::uint32_t>, Sums> bucket;
+    std::map<std::pair<decide::LayoutId, std::uint32_t>, GradientBytes::Sums> bucket;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Gradient& gradient = found[i];
       if (i > 0 && found[i - 1].tensor == gradient.tensor) continue;  // another parameter's too
       if (is_scattered(gradient)) {
-        by_rows(gradient.parameter, as_cast(gradient.tensor));
+        by_rows(gradient.parameter, gradient_bytes_.as_cast(gradient.tensor));
         total_at_[gradient.tensor] = layout_.home(gradient.parameter).replicas;
         continue;
       }
@@ -376,7 +260,7 @@ class Counter {
       longest = std::max(longest, home.rows[i + 1] - home.rows[i]);
     }
     const Bytes row = moved / home.rows.back();
-    ring(home.replicas, static_cast<double>(home.replicas.size() - 1), longest * row);
+    links_.ring(home.replicas, static_cast<double>(home.replicas.size() - 1), longest * row);
   }
   void gathers() {
     for (const graph::UpdateChain& chain : problem_.folded->chains) {
@@ -412,7 +296,7 @@ class Counter {
       for (std::size_t i = 0; i < count; ++i) by_rows(what.first, whole(what.first));
     }
   }
-  void aggregate(const Gradient& gradient, Sums& bucket) {
+  void aggregate(const Gradient& gradient, GradientBytes::Sums& bucket) {
     const decide::LayoutId layout = layout_.of_op[gradient.producer];
     const std::vector<DeviceId> at = devices(layout);
     const Bytes full = whole(gradient.tensor);
@@ -422,7 +306,7 @@ class Counter {
     for (DeviceId device : at) longest = std::max(longest, as_rows(gradient, device));
     const decide::ParameterHome& home = layout_.home(gradient.parameter);
     if (home.partitioned()) {
-      to_servers_of_rows(home, as_cast(gradient.tensor), false);
+      to_servers_of_rows(home, gradient_bytes_.as_cast(gradient.tensor), false);
       total_at_[gradient.tensor] = devices(home.update);
       return;
     }
@@ -433,9 +317,9 @@ class Counter {
                           return as_rows(gradient, device) < full;
                         });
       if (rows) {
-        for (DeviceId device : at) send(device, home.server, as_rows(gradient, device));
+        for (DeviceId device : at) links_.send(device, home.server, as_rows(gradient, device));
       } else {
-        to_server(at, home.server, as_cast(gradient.tensor), false);
+        links_.to_server(at, home.server, gradient_bytes_.as_cast(gradient.tensor), false);
       }
       total_at_[gradient.tensor] = {home.server};
       return;
@@ -444,12 +328,12 @@ class Counter {
     if (n * longest < 2 * full) {
       std::vector<DeviceId> order = at;
       std::sort(order.begin(), order.end());
-      return ring(order, static_cast<double>(n - 1), longest);
+      return links_.ring(order, static_cast<double>(n - 1), longest);
     }
     const bool grouped = home.group > 0;
     const Bytes most = strategy_.bucket_bytes;
     if (!grouped && bucket.full > 0 && bucket.full + full > most) all_reduce_both(at, bucket);
-    add_to(bucket, gradient.tensor);
+    gradient_bytes_.add_to(bucket, gradient.tensor);
     if (!grouped && bucket.full >= most) all_reduce_both(at, bucket);
   }
 
@@ -461,27 +345,8 @@ class Counter {
     if (rows >= full) return;
     for (DeviceId device : devices(layout_.home(gradient.parameter).update)) {
       if (device == made) continue;
-      send(made, device, rows);
+      links_.send(made, device, rows);
       at.push_back(device);
-    }
-  }
-
-  // Pushes, or pulls on the same ways back: one between the server and each machine, by the device
-  // whose turn it is, and one between that device and each other of its machine.
-  void to_server(const std::vector<DeviceId>& devices, DeviceId server, Bytes bytes, bool back) {
-    const auto move = [&](DeviceId from, DeviceId to) {
-      send(back ? to : from, back ? from : to, bytes);
-    };
-    std::map<MachineId, std::set<DeviceId>> machines;
-    for (DeviceId device : devices) machines[cluster_.device(device).machine].insert(device);
-    for (const auto& [machine, members] : machines) {
-      const bool own = machine == cluster_.device(server).machine;
-      const DeviceId speaker =
-          own ? server
-              : *std::next(members.begin(),
-                           static_cast<std::ptrdiff_t>(server.value() % members.size()));
-      move(speaker, server);
-      for (DeviceId member : members) move(member, speaker);
     }
   }
 
@@ -491,7 +356,7 @@ class Counter {
                                    home.replicas.begin() + std::ptrdiff_t(home.device_count()));
     for (std::size_t i = 0; i < home.replicas.size(); ++i) {
       const std::int64_t rows = home.rows[i + 1] - home.rows[i];
-      if (rows > 0) to_server(at, home.replicas[i], whole / home.rows.back() * rows, back);
+      if (rows > 0) links_.to_server(at, home.replicas[i], whole / home.rows.back() * rows, back);
     }
   }
 
@@ -501,7 +366,7 @@ class Counter {
       const decide::ParameterHome& home = layout_.home(parameter);
       if (!problem_.folded->updater[parameter].valid()) continue;
       if (home.partitioned()) to_servers_of_rows(home, whole(parameter), true);
-      if (home.server.valid()) to_server(home.replicas, home.server, whole(parameter), true);
+      if (home.server.valid()) links_.to_server(home.replicas, home.server, whole(parameter), true);
     }
   }
 
@@ -517,7 +382,7 @@ class Counter {
         }
       }
     }
-    for (const auto& [layout, bytes] : together) all_reduce(devices(layout), bytes);
+    for (const auto& [layout, bytes] : together) links_.all_reduce(devices(layout), bytes);
   }
 
   // Buffers and optimizer state that are replaced elsewhere than where they are read.
@@ -550,7 +415,7 @@ class Counter {
       const std::vector<DeviceId> writers = devices(made);
       for (DeviceId device : readers[old]) {
         if (std::find(writers.begin(), writers.end(), device) == writers.end()) {
-          send(writers.front(), device, whole(old));
+          links_.send(writers.front(), device, whole(old));
         }
       }
     }
@@ -561,8 +426,8 @@ class Counter {
   const graph::ModelGraph& graph_;
   const cluster::Cluster& cluster_;
   const decide::Layout layout_;
-  IdVector<LinkId, double> bytes_;
-  IdVector<LinkId, double> rounding_;
+  const GradientBytes gradient_bytes_;
+  LinkBytes links_;
   std::map<TensorId, std::vector<DeviceId>> total_at_;  // of values that were added up
   // Of a tensor on a device: the intervals of the batch that it fetched.
   std::map<std::pair<TensorId, DeviceId>, std::set<std::pair<std::int64_t, std::int64_t>>> samples_;
@@ -574,7 +439,7 @@ IdVector<LinkId, double> expected_link_bytes(const cost::Problem& problem,
                                              const decide::Strategy& strategy) {
   Counter counter(problem, strategy);
   counter.count();
-  return counter.bytes();
+  return counter.links().all();
 }
 
 std::vector<std::string> check_bytes(const cost::Problem& problem, const decide::Strategy& strategy,
@@ -592,8 +457,8 @@ std::vector<std::string> check_bytes(const cost::Problem& problem, const decide:
   }
   std::vector<std::string> complaints;
   for (LinkId link : id_range<LinkId>(plan.link_count)) {
-    const double expected = counter.bytes()[link];
-    if (std::abs(moved[link] - expected) <= counter.rounding()[link]) continue;
+    const double expected = counter.links().all()[link];
+    if (std::abs(moved[link] - expected) <= counter.links().rounding()[link]) continue;
     complaints.push_back(fmt::format("link {} moves {:.0f} bytes, the strategy needs {:.0f}",
                                      problem.cluster->link(link).name, moved[link], expected));
     if (complaints.size() == 20) break;

@@ -7,6 +7,7 @@
 #include "compiler/emit/bucket.h"
 #include "compiler/emit/parts.h"
 #include "compiler/emit/transfers.h"
+#include "decide/servers.h"
 
 namespace heterog::compiler {
 namespace {

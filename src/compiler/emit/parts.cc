@@ -7,6 +7,7 @@
 #include "compiler/emit/costs.h"
 #include "compiler/emit/sums.h"
 #include "compiler/emit/transfers.h"
+#include "decide/servers.h"
 #include "graph/row_updates.h"
 
 namespace heterog::compiler {

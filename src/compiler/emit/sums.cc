@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/emit/transfers.h"
+#include "decide/servers.h"
 
 namespace heterog::compiler {
 namespace {

@@ -87,7 +87,9 @@ TEST_F(RebalanceTest, GivesFromTheBusyToTheIdleButNotToTheFull) {
   EXPECT_GT(moves, 100);
   const Replicas after = level(*problem_, groups_, incumbent_, even(), 1);
   for (const decide::Replica& replica : after) {
-    if (replica.device == full) EXPECT_LE(replica.weight, 65);
+    if (replica.device == full) {
+      EXPECT_LE(replica.weight, 65);
+    }
   }
   // Nothing to go by.
   incumbent_.measured.busy = {};

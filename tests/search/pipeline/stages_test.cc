@@ -152,9 +152,8 @@ graph::ModelGraph graph_with_constant(bool from_sizes) {
   };
   const support::OpOptions backward{.phase = graph::Phase::kBackward};
   const TensorId ones =
-      from_sizes
-          ? maker.op("aten.ones.default", {graph::list_value({})}, {}, backward)
-          : maker.op("aten.ones_like.default", {tensor_value(loss)}, {}, backward);
+      from_sizes ? maker.op("aten.ones.default", {graph::list_value({})}, {}, backward)
+                 : maker.op("aten.ones_like.default", {tensor_value(loss)}, {}, backward);
   TensorId gradient =
       op("aten.expand.default",
          {tensor_value(ones), graph::list_value({graph::size_value(1, 0), graph::int_value(4)})},
