@@ -17,7 +17,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["cost"] = "base operators graph cluster"
     may["decide"] = "base graph cluster cost"
     may["compiler/check"] = "base operators graph cluster cost decide/layout.h decide/recomputation.h decide/strategy.h compiler/plan.h"
-    may["compiler/emit"] = "base operators graph cluster cost decide/frozen.h decide/layout.h decide/recomputation.h decide/strategy.h compiler/compile_options.h compiler/plan.h compiler/plan_builder.h compiler/symmetry.h"
+    may["compiler/emit"] = "base operators graph cluster cost decide/frozen.h decide/layout.h decide/recomputation.h decide/servers.h decide/strategy.h compiler/compile_options.h compiler/plan.h compiler/plan_builder.h compiler/symmetry.h"
     may["compiler"] = "base operators graph cluster cost decide compiler/emit compiler/check"
     may["space"] = "base graph cluster cost decide/strategy.h"
     # The simulator and the runtime know plans, not how they are made.

@@ -3,9 +3,9 @@
     scripts/reproduce.sh wide [--sizes small medium large] [--least GPUS] [--models NAME ...]
         [--rows NAME ...] [--beside ROW] [--seeds K] [--known K] [--policy FILE]
 
-A row is a planner with a budget (ROWS). Prints, for each size, how much longer each row's step is than
-the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over problems),
-worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other.
+A row is a planner with a budget (ROWS). Prints, for each size and for all, how much longer each row's
+step is than the best known: geometric mean over problems and seeds with a 95 % interval (bootstrap over
+problems), worst, how many problems are within 3 %, and on how many all seeds are within 3 % of each other.
 --beside says how much longer the other rows' steps are than those of one row, problem by problem, and
 on how many by half a per cent and more.
 best_known.json beside this file holds the best of all runs so far; --known searches each problem long
@@ -124,8 +124,8 @@ def chosen(size, least, models):
             if size_of(cluster) == size and devices_of(cluster) >= least and (not models or model in models)]  # fmt: skip
 
 
-def print_size(size, of_row, known):
-    print(f"\n{size}, up to {SIZES[size]} GPUs")
+def print_rows(title, of_row, known):
+    print(f"\n{title}")
     print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'worst':>8} {'within 3 %':>11} {'seeds':>9} {'nothing':>8} "
           f"{'planning s':>11}")
     for row, found in of_row.items():
@@ -151,9 +151,9 @@ def print_size(size, of_row, known):
               flush=True)  # fmt: skip
 
 
-def print_beside(size, of_row, beside):
+def print_beside(title, of_row, beside):
     """Of problems where both rows find something."""
-    print(f"\n{size}: longer than {beside}, problem by problem")
+    print(f"\n{title}: longer than {beside}, problem by problem")
     print(f"{'row':<30} {'mean':>7} {'95 %':>16} {'median':>8} {'shorter':>8} {'longer':>7} {'of':>4}")
     for row, found in of_row.items():
         logs = []
@@ -183,9 +183,16 @@ def main():
     if given.beside and given.beside not in given.rows:
         parser.error(f"--beside {given.beside}: is not among the rows")
     known = json.loads(learning_value.KNOWN.read_text()) if learning_value.KNOWN.is_file() else {}
+
+    def show(title, of_row):
+        print_rows(title, of_row, known)
+        if given.beside:
+            print_beside(title, of_row, given.beside)
+
     print(f"{learning_value.machine()}, release preset; {given.seeds} seed(s)", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        of_all = {row: {} for row in given.rows}
         for size in given.sizes:
             of_row = {row: {} for row in given.rows}
             for case in chosen(size, given.least, given.models):
@@ -204,9 +211,11 @@ def main():
                         learning_value.learn(known, case, step, row, plain, True)
                     if given.cases:
                         print_steps(case, row, steps, took)
-            print_size(size, of_row, known)
-            if given.beside:
-                print_beside(size, of_row, given.beside)
+            show(f"{size}, up to {SIZES[size]} GPUs", of_row)
+            for row, found in of_row.items():
+                of_all[row] |= found
+        if len(given.sizes) > 1:
+            show("all", of_all)
 
 
 if __name__ == "__main__":
