@@ -70,15 +70,23 @@ class PolicyPlanner final : public search::Planner {
   }
 
  private:
-  // A pipeline in other numbers of micro-batches, the nearest first.
-  static std::vector<decide::Strategy> nearest_parts(const cost::Problem& problem,
-                                                     const decide::Strategy& pipeline) {
+  // A pipeline in fewer micro-batches and in more, the nearest first; of both the one that has the
+  // nearest of all is first.
+  static std::array<std::vector<decide::Strategy>, 2> other_parts(
+      const cost::Problem& problem, const decide::Strategy& pipeline) {
     std::vector<decide::Strategy> others = variants_of(problem, pipeline);
-    std::ranges::stable_sort(others, {}, [&](const decide::Strategy& one) {
+    const auto distance = [&](const decide::Strategy& one) {
       return std::abs(std::log(static_cast<double>(one.micro_batches) /
                                static_cast<double>(pipeline.micro_batches)));
-    });
-    return others;
+    };
+    std::ranges::stable_sort(others, {}, distance);
+    std::array<std::vector<decide::Strategy>, 2> sides;
+    for (decide::Strategy& one : others) {
+      const bool as_first = (one.micro_batches < pipeline.micro_batches) ==
+                            (others.front().micro_batches < pipeline.micro_batches);
+      sides[as_first ? 0 : 1].push_back(one);
+    }
+    return sides;
   }
 
   static void note(const decide::Strategy& strategy, const search::Evaluation& evaluation) {
@@ -124,8 +132,8 @@ class PolicyPlanner final : public search::Planner {
 
   // Six plans as they are said. Where hardly any of them fits, further ones follow. Else at most
   // four more come of them: a pipeline that is the best or nearly so is folded, which makes steps
-  // shorter by up to a sixth; and what is then the best takes other numbers of micro-batches, if it
-  // is a pipeline, or has its shares settled. What is left of ten are further plans.
+  // shorter by up to a sixth; and what is then the best takes fewer or more micro-batches, if it is
+  // a pipeline, or has its shares settled. What is left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
     constexpr double kFoldingGains = 1.15;
@@ -164,9 +172,16 @@ class PolicyPlanner final : public search::Planner {
       try_all(search::folded_of(context.problem(), pipeline.strategy));
     }
     if (fitting > 1 && result.strategy.micro_batches > 1) {
-      for (const decide::Strategy& one : nearest_parts(context.problem(), result.strategy)) {
-        if (evaluator.evaluations() >= kPlansAlone) break;
-        if (std::ranges::find(tried, one) == tried.end()) try_all({one});
+      // On while steps get shorter.
+      const decide::Strategy before = result.strategy;
+      for (const auto& side : other_parts(context.problem(), before)) {
+        for (const decide::Strategy& one : side) {
+          if (evaluator.evaluations() >= kPlansAlone) break;
+          if (std::ranges::find(tried, one) != tried.end()) continue;
+          try_all({one});
+          if (result.strategy != one) break;
+        }
+        if (result.strategy != before) break;
       }
     } else if (fitting > 1) {
       const space::GroupSummaries groups =
