@@ -22,8 +22,8 @@ Reason create_like(RuleContext& op) {
   return {};
 }
 
-// new_zeros, zeros_like of a partial sum, as a gradient is that samples add up to, are partial sums
-// too: each instance makes its own, and waits for no other.
+// Zeros made from a partial sum, mostly from a gradient, are a partial sum themselves: each instance
+// makes its own, and waits for no other.
 bool zeros_add_up(RuleContext& op) {
   const Operand* like = op.operand(0);
   if (!like || !like->partial() || has_batch(op.output_shape(0))) return false;
