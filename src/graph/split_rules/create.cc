@@ -22,7 +22,7 @@ Reason create_like(RuleContext& op) {
   return {};
 }
 
-// Zeros made from a partial sum, mostly from a gradient, are a partial sum themselves: each instance
+// Zeros made from a partial sum, mostly a gradient, are a partial sum themselves: each instance
 // makes its own, and waits for no other.
 bool zeros_add_up(RuleContext& op) {
   const Operand* like = op.operand(0);
