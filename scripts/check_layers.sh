@@ -34,7 +34,8 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["search/autosync"] = may["search/starts"] " search/starts"
     may["search/placement"] = may["search/starts"]
     may["search/engines"] = may["search/pipeline"] " search/pipeline search/placement"
-    may["search/portfolio"] = may["search/engines"] " search/answers search/engines"
+    may["search/coarse"] = may["search/engines"] " search/engines"
+    may["search/portfolio"] = may["search/coarse"] " search/answers search/coarse"
     may["search"] = may["search/portfolio"] " search/autosync search/placement search/portfolio"
     may["explain"] = "base graph cluster cost decide compiler sim"
     may["tensors"] = "base"

@@ -49,14 +49,16 @@ ROWS = {
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
 UNTRAINED = "policy untrained, 10 plans"
-# Policies that are trained as the shipped one but for these layers; up to an hour each, on demand alone.
-ABLATED = {"policy without graph attention": ("gat_layers",),
+# Policies that this program trains by the config of the shipped one, but for these layers; an hour or
+# two each, on demand alone.
+TRAINED = {"policy trained anew": (),
+           "policy without graph attention": ("gat_layers",),
            "policy without Transformer-XL": ("txl_layers",),
            "policy without both": ("gat_layers", "txl_layers")}  # fmt: skip
-ROWS |= {row: (["policy:answer=likely"], []) for row in ABLATED}
+ROWS |= {row: (["policy:answer=likely"], []) for row in TRAINED}
 # Hours for all problems.
-ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *ABLATED}
-SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans", *ABLATED}
+ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *TRAINED}
+SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans", *TRAINED}
 
 
 # Plans of a long search.
@@ -74,12 +76,12 @@ def untrained(folder):
 
 
 @cache
-def ablated(settings):
-    """A policy of the shipped one's training without these layers; one that was trained is used again."""
-    folder = OUT / "_".join(("no", *settings))
+def trained(without):
+    """A policy that is trained without these layers; one that was trained is used again."""
+    folder = OUT / ("_".join(("no", *without)) if without else "anew")
     if not (folder / "policy.ckpt").is_file():
         command = [learning_value.PROGRAM, "train", "--config", "configs/train/zoo.json", "--out", folder]
-        given = [word for setting in settings for word in ("--set", f"{setting}=0")]
+        given = [word for setting in without for word in ("--set", f"{setting}=0")]
         subprocess.run([*command, *given], cwd=learning_value.ROOT, check=True, stdout=subprocess.DEVNULL)
     return folder / "policy.ckpt"
 
@@ -92,8 +94,8 @@ def steps_of(case, row, seeds, folder, policy):
         found = []
         for request in requests:
             checkpoint = untrained(folder) if row == UNTRAINED else policy
-            if row in ABLATED:
-                checkpoint = ablated(ABLATED[row])
+            if row in TRAINED:
+                checkpoint = trained(TRAINED[row])
             if checkpoint and request.startswith("policy"):
                 request += f",checkpoint={checkpoint}"
             found.append(learning_value.run(case, request, budget, seed, folder))

@@ -245,6 +245,36 @@ CostTable scaled(CostTable costs, const cluster::Cluster& cluster,
   return costs;
 }
 
+CostTable merged(const CostTable& costs, const cluster::Cluster& cluster,
+                 std::span<const MergedOps> members) {
+  CostTable table;
+  table.types_ = costs.types_;
+  table.row_ = members.size() * costs.types_;
+  table.knots_ = costs.knots_;
+  table.places_ = costs.places_;
+  table.model_speed_ = costs.model_speed_;
+  table.costs_.resize(costs.knots_.size() * table.row_);
+  const auto add = [&](std::size_t i, OpId op, DeviceTypeId type, float less) {
+    for (std::size_t k = 0; k < costs.knots_.size(); ++k) {
+      const CostTable::Cost& one = costs.costs_[costs.index(k, op, type)];
+      CostTable::Cost& all = table.costs_[table.index(k, OpId(i), type)];
+      all.seconds += std::max(0.0F, one.seconds - less);
+      all.workspace = std::max(all.workspace, one.workspace);
+    }
+  };
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    double mean = 0;
+    for (OpId op : members[i].apart) mean += costs.mean_seconds(op);
+    table.mean_seconds_.push_back(mean);
+    for (DeviceTypeId type : id_range<DeviceTypeId>(costs.types_)) {
+      const auto launch = static_cast<float>(cluster.type(type).launch_seconds);
+      for (OpId op : members[i].apart) add(i, op, type, 0);
+      for (OpId op : members[i].listed) add(i, op, type, launch);
+    }
+  }
+  return table;
+}
+
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs) {
   IdVector<DeviceTypeId, double> speed(cluster.place_type_count());
   for (DeviceTypeId type : id_range<DeviceTypeId>(cluster.place_type_count())) {

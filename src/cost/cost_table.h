@@ -12,6 +12,12 @@
 
 namespace heterog::cost {
 
+// Ops that go by as one.
+struct MergedOps {
+  std::vector<OpId> apart;   // one after the other
+  std::vector<OpId> listed;  // in calls that take many: each without its launch
+};
+
 // Piecewise linear between knots (ascending sample counts, the last one the batch); below the first
 // knot and above the last the nearest segment is extended, never below zero.
 class CostTable {
@@ -32,6 +38,7 @@ class CostTable {
                            std::int64_t);
   friend CostTable scaled(CostTable, const cluster::Cluster&,
                           const std::function<double(OpId, DeviceTypeId)>&);
+  friend CostTable merged(const CostTable&, const cluster::Cluster&, std::span<const MergedOps>);
   // Where a sample count falls: between knot and knot + 1, `fraction` of the way.
   struct Place {
     std::uint32_t knot = 0;
@@ -73,6 +80,11 @@ CostTable analyze(const graph::ModelGraph& graph, const cluster::Cluster& cluste
 // Every op `factor(op, type)` times as long on each type, whatever its samples.
 CostTable scaled(CostTable costs, const cluster::Cluster& cluster,
                  const std::function<double(OpId op, DeviceTypeId type)>& factor);
+
+// Op i takes as long as all of `members[i]` together, and as much workspace as the one of them that
+// takes most: of a graph whose ops are those of another, merged.
+CostTable merged(const CostTable& costs, const cluster::Cluster& cluster,
+                 std::span<const MergedOps> members);
 
 // Replicas a device in proportion to speed (CP): round(speed / slowest speed), at least 1.
 std::vector<int> proportional_replicas(const cluster::Cluster& cluster, const CostTable& costs);

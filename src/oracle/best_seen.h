@@ -26,6 +26,8 @@ class BestSeen final : public Oracle {
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override {
     asked_.for_each(n, body);
   }
+  // What that one is asked about is not seen here.
+  std::unique_ptr<Oracle> of(const cost::Problem& other) override { return asked_.of(other); }
   const cost::Problem& problem() const override { return asked_.problem(); }
 
   // Of the calls that have returned; the first of equally good ones. Not while one is under way.

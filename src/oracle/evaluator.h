@@ -32,6 +32,9 @@ class Evaluator final : public Oracle {
   std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override;
   // Changes nothing here: several threads may ask.
   std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
+  std::unique_ptr<Oracle> of(const cost::Problem& other) override {
+    return std::make_unique<Evaluator>(other, options_);
+  }
   const cost::Problem& problem() const override { return problem_; }
 
  private:

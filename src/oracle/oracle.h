@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -67,6 +68,8 @@ class Oracle {
   virtual void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) {
     for (std::size_t i = 0; i < n; ++i) body(i);
   }
+  // One like it for another problem, which has to outlive it. Null where there is none.
+  virtual std::unique_ptr<Oracle> of(const cost::Problem& /*other*/) { return nullptr; }
   // What the strategies are for.
   virtual const cost::Problem& problem() const = 0;
 };

@@ -10,7 +10,7 @@ namespace heterog::oracle {
 
 SimulatedOracle::SimulatedOracle(const cost::Problem& problem, ThreadPool& threads,
                                  compiler::CompileOptions options, std::function<bool()> stopped)
-    : problem_(problem), threads_(threads), stopped_(std::move(stopped)) {
+    : problem_(problem), threads_(threads), options_(options), stopped_(std::move(stopped)) {
   for (int worker = 0; worker < threads.threads(); ++worker) {
     evaluators_.push_back(std::make_unique<Evaluator>(problem, options));
   }

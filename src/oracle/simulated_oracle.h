@@ -21,11 +21,15 @@ class SimulatedOracle final : public Oracle {
                                        Nanoseconds longest) override;
   std::vector<Measured> measure_rounds(const decide::Strategy& strategy) override;
   void for_each(std::size_t n, const std::function<void(std::size_t i)>& body) override;
+  std::unique_ptr<Oracle> of(const cost::Problem& other) override {
+    return std::make_unique<SimulatedOracle>(other, threads_, options_, stopped_);
+  }
   const cost::Problem& problem() const override { return problem_; }
 
  private:
   const cost::Problem& problem_;
   ThreadPool& threads_;
+  compiler::CompileOptions options_;
   const std::function<bool()> stopped_;
   std::vector<std::unique_ptr<Evaluator>> evaluators_;  // one per worker
 };

@@ -28,16 +28,6 @@ CutPool::Costed costed(const cost::Problem& problem, Chain chain,
   return made;
 }
 
-// About: an op once a micro-batch on each device of its stage.
-std::size_t tasks(const cost::Problem& problem, const CutPool& pool, const Cut& one) {
-  std::size_t replicas = 0;
-  for (const Stage& stage : one.stages) {
-    replicas += (stage.end - stage.begin) * stage.devices.size();
-  }
-  const auto parts = static_cast<std::size_t>(pool.parts_of(one));
-  return problem.folded->ops.size() * parts * replicas / pool.once.chain.layers.size();
-}
-
 }  // namespace
 
 decide::Pattern pattern_of(const PipelineOptions& options) {
@@ -79,6 +69,7 @@ CutPool::CutPool(const cost::Problem& problem, const PipelineOptions& given, Cha
     : options(given),
       micro_batches(std::move(counts)),
       once(costed(problem, std::move(chain), micro_batches, given.form)),
+      ops_(problem.folded->ops.size()),
       batch_(problem.batch),
       most_instances_(decide::most_instances_of_each(problem)) {
   using Recompute = PipelineOptions::Recompute;
@@ -174,8 +165,16 @@ decide::Strategy CutPool::staged(const cost::Problem& problem, const Pipelines& 
   return stage_strategy(problem, kind.chain, kind.costs[micro_batches_at], pipelines, how);
 }
 
-std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
-                                        const PipelineLimits& limits) const {
+std::size_t CutPool::tasks(const Cut& one) const {
+  std::size_t replicas = 0;
+  for (const Stage& stage : one.stages) {
+    replicas += (stage.end - stage.begin) * stage.devices.size();
+  }
+  const auto parts = static_cast<std::size_t>(parts_of(one));
+  return ops_ * parts * replicas / once.chain.layers.size();
+}
+
+std::vector<const Cut*> CutPool::choose(const PipelineLimits& limits) const {
   std::map<std::pair<std::size_t, std::size_t>, int> alike;
   std::vector<const Cut*> chosen;
   std::size_t all = 0;
@@ -183,7 +182,7 @@ std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
     if (chosen.size() >= limits.count || one.seconds > limits.seconds) break;
     if (one.busiest > limits.busiest) continue;
     if (micro_batches[one.costs] < limits.least_parts) continue;
-    const std::size_t own = tasks(problem, *this, one);
+    const std::size_t own = tasks(one);
     if (own > limits.tasks_each) continue;
     const auto kind = limits.by_parts ? std::pair(one.costs, std::size_t{0})
                                       : std::pair(one.line, one.stages.size());
@@ -195,8 +194,7 @@ std::vector<const Cut*> CutPool::choose(const cost::Problem& problem,
   return chosen;
 }
 
-std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
-                                       const std::vector<const Cut*>& cuts,
+std::vector<const Cut*> CutPool::alike(const std::vector<const Cut*>& cuts,
                                        const std::vector<const Cut*>& known, double seconds,
                                        const PipelineLimits& limits) const {
   // In so much more than the best of `cuts` takes by estimate, no number of micro-batches has won.
@@ -210,7 +208,7 @@ std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
   for (const Cut& one : found) {
     if (chosen.size() >= limits.others) break;
     if (one.busiest > seconds || one.seconds > kHopeless * least) continue;
-    const std::size_t own = tasks(problem, *this, one);
+    const std::size_t own = tasks(one);
     if (own > limits.tasks_each) continue;
     const bool is_alike = std::ranges::any_of(cuts, [&](const Cut* cut) {
       return cut->line == one.line && cut->stages.size() == one.stages.size();
@@ -223,10 +221,9 @@ std::vector<const Cut*> CutPool::alike(const cost::Problem& problem,
   return chosen;
 }
 
-std::vector<Cut> CutPool::in_fewer(const cost::Problem& problem,
-                                   const PipelineLimits& limits) const {
+std::vector<Cut> CutPool::in_fewer(const PipelineLimits& limits) const {
   const auto large = std::ranges::find_if(found, [&](const Cut& one) {
-    return one.busiest <= limits.busiest && tasks(problem, *this, one) > limits.tasks_each;
+    return one.busiest <= limits.busiest && tasks(one) > limits.tasks_each;
   });
   std::vector<Cut> fewer;
   if (large == found.end() || large->seconds > limits.seconds) return fewer;
@@ -234,7 +231,7 @@ std::vector<Cut> CutPool::in_fewer(const cost::Problem& problem,
     Cut one = *large;
     one.fewer = *parts;
     if (*parts >= parts_of(*large) || *parts < limits.least_parts) continue;
-    if (tasks(problem, *this, one) <= limits.tasks_each) fewer.push_back(std::move(one));
+    if (tasks(one) <= limits.tasks_each) fewer.push_back(std::move(one));
   }
   return fewer;
 }

@@ -45,6 +45,7 @@ struct PipelineLimits {
   int alike = 3;                             // cuts of one line and number of stages
   bool by_parts = false;                     // or of one number of micro-batches
   std::int64_t least_parts = 1;              // micro-batches
+  std::size_t folded = 2;                    // the best of different lines and numbers of stages
   std::size_t others = 1000;  // of those alike the best, but in other numbers of them
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
@@ -123,16 +124,18 @@ struct CutPool {
 
   // The best by estimate, but few of one line and number of stages: neighbours are alike, and what
   // the estimate is wrong about in one it is wrong about in all.
-  std::vector<const Cut*> choose(const cost::Problem& problem, const PipelineLimits& limits) const;
+  std::vector<const Cut*> choose(const PipelineLimits& limits) const;
   // Of the line and number of stages of one of `cuts`, but none of `known`, none that computes for
   // longer than `seconds` or has more tasks than `limits` say of one, and none whose estimate is
   // far above that of all `cuts`; the best by estimate, as many as `limits` allow.
-  std::vector<const Cut*> alike(const cost::Problem& problem, const std::vector<const Cut*>& cuts,
+  std::vector<const Cut*> alike(const std::vector<const Cut*>& cuts,
                                 const std::vector<const Cut*>& known, double seconds,
                                 const PipelineLimits& limits) const;
   // The best by estimate of those with too many tasks, in fewer micro-batches: as many as `limits`
   // allow of one plan, and the next smaller numbers of them.
-  std::vector<Cut> in_fewer(const cost::Problem& problem, const PipelineLimits& limits) const;
+  std::vector<Cut> in_fewer(const PipelineLimits& limits) const;
+  // Of a cut's plan, about: an op once a micro-batch on each device of its stage.
+  std::size_t tasks(const Cut& one) const;
 
  private:
   // Of one number of micro-batches: a cut a number of stages, of the fewest first.
@@ -146,6 +149,7 @@ struct CutPool {
   void keep(std::vector<std::vector<std::optional<Cut>>> cuts, std::size_t lines,
             StageCounts stages);
 
+  std::size_t ops_;  // that become tasks
   std::int64_t batch_;
   std::int64_t most_instances_;  // of each op
 };

@@ -332,7 +332,7 @@ void simulate(BatchEvaluator& evaluator, TriedPipelines& tried) {
   const Chain& chain = tried.pool.once.chain;
   const Staging in_turn = staging(problem, chain, Pattern::kOneForwardOneBackward);
   Trials trials(evaluator, tried);
-  trials.simulate(tried.pool.choose(problem, {.count = kSimulatedCuts}), in_turn);
+  trials.simulate(tried.pool.choose({.count = kSimulatedCuts}), in_turn);
   if (tried.all.empty()) return;
   trials.simulate(trials.alike(trials.fastest(2), trials.shortest_that_fits()), in_turn);
   trials.simulate(trials.best(kInOtherTurns), staging(problem, chain, Pattern::kForwardFirst));

@@ -63,7 +63,7 @@ PlannerResult plan_folded(const PipelineOptions& options, PlannerContext& contex
   constexpr std::size_t kOfCuts = 6;
   const CutPool pool = promising_pool(context.oracle, options);
   std::vector<Cut> cuts;
-  for (const Cut* one : pool.choose(context.problem(), {.count = kOfCuts, .alike = 1})) {
+  for (const Cut* one : pool.choose({.count = kOfCuts, .alike = 1})) {
     for (bool from_last : {false, true}) {
       std::ranges::move(folded_cuts(pool, *one, from_last, kNoStep), std::back_inserter(cuts));
     }

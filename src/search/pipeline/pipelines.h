@@ -15,6 +15,9 @@ namespace heterog::search {
 // one whatever the budget, if there are any cuts.
 TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
                              const PipelineOptions& options = {});
+// The same of the cuts of `tried.pool`, which was made of these options.
+void try_cuts(BatchEvaluator& evaluator, TriedPipelines& tried, const PipelineLimits& limits,
+              const PipelineOptions& options);
 
 // What is done by hand where a batch does not fit: EV-AR and CP-AR in micro-batches, one after the
 // other; all that were simulated. In eight first, which takes least memory; in fewer if that fits.

@@ -102,7 +102,7 @@ std::vector<const Cut*> Trials::alike(const std::vector<const Cut*>& cuts, doubl
                                       const PipelineLimits& limits) const {
   std::vector<const Cut*> known;
   for (const One& one : tried_.all) known.push_back(one.cut);
-  return tried_.pool.alike(evaluator_.problem(), cuts, known, seconds, limits);
+  return tried_.pool.alike(cuts, known, seconds, limits);
 }
 
 void Trials::simulate_all(const std::vector<const Cut*>& chosen, const Staging& how) {

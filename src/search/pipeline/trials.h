@@ -21,6 +21,7 @@ struct TriedPipelines {
   std::vector<Cut> in_fewer{};  // CutPool::in_fewer()
   std::deque<Cut> folded{};     // fold()
   std::vector<One> all{};
+  bool in_passes = false;  // what was simulated is the best of many more in passes of layers
 };
 
 // Simulates cuts of `tried.pool`, and adds them to `tried.all`; at least one whatever the budget.

@@ -47,7 +47,8 @@ void try_apart(Trials& trials, const std::vector<const Cut*>& cuts, Staging how)
 // Devices there and back: of each way the best by estimate, and more of the best of these.
 void try_folded(Trials& trials, TriedPipelines& tried, const PipelineLimits& limits,
                 const Staging& how) {
-  const std::size_t lines = limits.by_parts ? 1 : 2, of_a_way = limits.by_parts ? 1 : kFoldedOfAWay;
+  const std::size_t lines = limits.by_parts ? 1 : limits.folded;
+  const std::size_t of_a_way = limits.by_parts ? 1 : kFoldedOfAWay;
   std::vector<std::vector<const Cut*>> ways;
   for (const Cut* one : trials.fastest(lines)) {
     if (one->stages.size() < 2) continue;
@@ -70,11 +71,10 @@ void try_folded(Trials& trials, TriedPipelines& tried, const PipelineLimits& lim
 
 }  // namespace
 
-TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
-                             const PipelineOptions& options) {
+void try_cuts(BatchEvaluator& evaluator, TriedPipelines& tried, const PipelineLimits& limits,
+              const PipelineOptions& options) {
   const std::size_t lines = limits.count < kSimulatedCuts ? 1 : 2;  // looked at once more
   const std::size_t listed = std::max<std::size_t>(3, limits.count / 3);
-  TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
   const CutPool& pool = tried.pool;
   const std::vector<bool>& ways = pool.strictness;
   Trials trials(evaluator, tried);
@@ -97,24 +97,24 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
     probes.count = std::min(kProbes, limits.count);
     probes.seconds *= kTooHigh;
     probes.alike = 1;
-    simulate(pool.choose(evaluator.problem(), probes), first);
+    simulate(pool.choose(probes), first);
     double too_high = 1;
     for (const One& one : tried.all) {
       too_high = std::max(too_high, one.cut->seconds / to_seconds(one.evaluation.step));
     }
     trusted.seconds *= std::min(too_high, kTooHigh);
   }
-  const std::vector<const Cut*> promising = pool.choose(evaluator.problem(), trusted);
-  if (promising.empty()) return tried;
+  const std::vector<const Cut*> promising = pool.choose(trusted);
+  if (promising.empty()) return;
   simulate(trials.unknown(promising), first);
   const bool hopeless = trials.shortest() > kCatchUp * limits.seconds;
-  if (hopeless || tried.all.empty()) return tried;
+  if (hopeless || tried.all.empty()) return;
   // The best lines and numbers of stages in other numbers of micro-batches.
   const double at_most = std::min(limits.seconds, trials.shortest_that_fits());
   simulate(trials.alike(trials.fastest(lines), at_most, limits), first);
   if (limits.by_parts) {
     // As long as fewer are shorter.
-    tried.in_fewer = pool.in_fewer(evaluator.problem(), limits);
+    tried.in_fewer = pool.in_fewer(limits);
     Nanoseconds before = std::numeric_limits<Nanoseconds>::max();
     for (const Cut& cut : tried.in_fewer) {
       simulate({&cut}, first);
@@ -135,7 +135,7 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
                                              .order_rounds = first.order_rounds,
                                              .tied_together = trials.tied_together()});
   }
-  if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return tried;
+  if (!limits.all_patterns && trials.shortest_that_fits() < kNoStep) return;
   const std::vector<const Cut*> best = trials.best(listed);
   const bool together = trials.tied_together();
   // Devices with two stages go with no strict turns.
@@ -153,6 +153,12 @@ TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& li
                                          .tied_together = together});
     }
   }
+}
+
+TriedPipelines try_pipelines(BatchEvaluator& evaluator, const PipelineLimits& limits,
+                             const PipelineOptions& options) {
+  TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
+  try_cuts(evaluator, tried, limits, options);
   return tried;
 }
 

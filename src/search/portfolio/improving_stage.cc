@@ -30,13 +30,6 @@ constexpr std::int64_t kPlansTogether = 400;
 constexpr std::size_t kTasksTogether = 4'000'000;
 constexpr std::int64_t kPatienceTogether = 64;
 
-bool pipelines_lead(const Search& search) {
-  const Evaluation& ahead = search.result.evaluation;
-  const Evaluation& best = search.starts.front().tried.evaluation;
-  return ahead.feasible &&
-         (!best.feasible || to_seconds(ahead.step) < kFarAhead * to_seconds(best.step));
-}
-
 // Goes on from what was found, if that is better than the best.
 void keep(Search& search, Start& best, const SearchResult& found, std::string name,
           const std::string& by) {
@@ -134,6 +127,16 @@ void climb_together(Search& search, Start& best) {
 }
 
 }  // namespace
+
+bool pipelines_lead(const Search& search) {
+  const Evaluation& ahead = search.result.evaluation;
+  if (search.starts.empty()) return false;
+  const auto best = std::ranges::min_element(
+      search.starts, better, [](const Start& start) { return start.tried.evaluation; });
+  const Evaluation& one = best->tried.evaluation;
+  return ahead.feasible &&
+         (!one.feasible || to_seconds(ahead.step) < kFarAhead * to_seconds(one.step));
+}
 
 void improve(Search& search) {
   if (pipelines_lead(search)) {

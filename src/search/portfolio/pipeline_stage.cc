@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "decide/decisions.h"
 #include "decide/micro_batches.h"
+#include "search/coarse/coarse_pipelines.h"
 #include "search/engines/local_search.h"
 #include "search/moves/move.h"
 #include "search/pipeline/pipelines.h"
@@ -94,13 +95,14 @@ void split(Search& search, Start& start) {
           " + split");
 }
 
-// Moves of layers, devices, samples and turns.
-void climb(Search& search, Start& pipeline, Rng& rng) {
+// Moves of layers, devices, samples and turns; few where what is climbed from was climbed to in
+// passes of layers.
+void climb(Search& search, Start& pipeline, std::int64_t most, Rng& rng) {
   const std::int64_t tasks = tasks_of(search, pipeline.tried.strategy);
   if (!search.limited && tasks > kMostMovedTasks) return;
   const std::int64_t moves = kMovedTasks / tasks;
   SearchResult found = local_search(search.evaluator, pipeline.tried.strategy, rng,
-                                    {.evaluations = std::clamp(moves, kLeastMoves, kMostMoves)});
+                                    {.evaluations = std::clamp(moves, kLeastMoves, most)});
   if (!better(found.evaluation, pipeline.tried.evaluation)) return;
   pipeline = {{std::move(found.strategy), found.evaluation}, pipeline.name + " + local-search"};
   consider(search, pipeline.tried.strategy, pipeline.tried.evaluation, pipeline.name);
@@ -131,7 +133,8 @@ void try_pipelines(Search& search) {
     limits.least_parts = kPartsOfFew;
     limits.others = kOthersOfFew;
   }
-  const TriedPipelines tried = search::try_pipelines(search.evaluator, limits);
+  Rng rng = search.context.rng.split(kClimbingPipelines);
+  const TriedPipelines tried = try_pipelines_coarsely(search.evaluator, limits, &rng);
   if (!tried.all.empty()) {
     const auto best = std::ranges::min_element(tried.all, better, &TriedPipelines::One::evaluation);
     consider(search, best->strategy, best->evaluation, kPipeline);
@@ -143,13 +146,13 @@ void try_pipelines(Search& search) {
   });
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
-  Rng rng = search.context.rng.split(kClimbingPipelines);
   if (!few) {
     for (Start& pipeline : pipelines) {
       // Moves are few, and would get there by chance only.
       choose_buckets(search, pipeline, kBuckets);
       split(search, pipeline);
-      if (with(search, Part::kMovedPipelines)) climb(search, pipeline, rng);
+      if (with(search, Part::kMovedPipelines))
+        climb(search, pipeline, tried.in_passes ? kLeastMoves : kMostMoves, rng);
     }
   }
   // Those of one shot are climbed from already.

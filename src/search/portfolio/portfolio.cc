@@ -56,10 +56,15 @@ void limit_climbing(portfolio::Search& search) {
 // From what is there to climb from.
 void go_on(portfolio::Search& search) {
   const Budget budget = search.evaluator.budget();
-  limit_climbing(search);
-  portfolio::climb_starts(search);
-  search.evaluator.set_budget(budget);
-  portfolio::try_pipelines(search);
+  // Where plans are few, climbing takes longer than pipelines do.
+  const bool pipelines_first = search.few && !search.limited;
+  if (pipelines_first) portfolio::try_pipelines(search);
+  if (!pipelines_first || !portfolio::pipelines_lead(search)) {
+    limit_climbing(search);
+    portfolio::climb_starts(search);
+    search.evaluator.set_budget(budget);
+  }
+  if (!pipelines_first) portfolio::try_pipelines(search);
   limit_climbing(search);
   portfolio::improve(search);
 }

@@ -9,6 +9,7 @@
 #include "decide/micro_batches.h"
 #include "search/answers/better_order.h"
 #include "search/answers/leave_out.h"
+#include "search/coarse/coarse_pipelines.h"
 #include "search/engines/halving.h"
 #include "search/engines/local_search.h"
 #include "search/moves/move.h"
@@ -174,7 +175,8 @@ class Replanning {
         .improved = true,
         .all_patterns = false};
     for (const std::int64_t parts : {from.micro_batches, std::int64_t{0}}) {
-      const TriedPipelines tried = try_pipelines(evaluator_, limits, {.micro_batches = parts});
+      const TriedPipelines tried =
+          try_pipelines_coarsely(evaluator_, limits, nullptr, {.micro_batches = parts});
       for (const TriedPipelines::One& one : tried.all) {
         go_on_from({{one.strategy, one.evaluation}, "pipeline"});
       }

@@ -80,7 +80,7 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyAreHopeless) {
   oracle::Evaluator evaluator(*problem);
   const CutPool pool = promising_pool(evaluator, {});
   const std::vector<const Cut*> known = {&pool.found.front()};
-  const auto all = pool.alike(*problem, known, known, 1e30, {});
+  const auto all = pool.alike(known, known, 1e30, {});
   ASSERT_GE(all.size(), 4u);
   std::vector<double> busiest;
   for (const Cut* cut : all) {
@@ -95,7 +95,7 @@ TEST(Pipelines, OthersOfALineAreLookedAtUnlessTheyAreHopeless) {
   EXPECT_LT(all.size() + 1, static_cast<std::size_t>(of_the_line));
   std::ranges::sort(busiest);
   const double middle = busiest[busiest.size() / 2];
-  const auto fewer = pool.alike(*problem, known, known, middle, {});
+  const auto fewer = pool.alike(known, known, middle, {});
   EXPECT_EQ(fewer.size(),
             static_cast<std::size_t>(std::ranges::upper_bound(busiest, middle) - busiest.begin()));
   EXPECT_LT(fewer.size(), all.size());
@@ -107,7 +107,7 @@ TEST(Pipelines, AFewAreOfOneNumberOfMicroBatchesEach) {
   oracle::Evaluator evaluator(*problem);
   const CutPool pool = promising_pool(evaluator, {});
   const PipelineLimits limits{.alike = 1, .by_parts = true, .least_parts = 8};
-  const std::vector<const Cut*> chosen = pool.choose(*problem, limits);
+  const std::vector<const Cut*> chosen = pool.choose(limits);
   std::set<std::int64_t> parts;
   for (const Cut* cut : chosen) parts.insert(pool.micro_batches[cut->costs]);
   ASSERT_GT(chosen.size(), 2u);
@@ -119,7 +119,7 @@ TEST(Pipelines, AFewAreOfOneNumberOfMicroBatchesEach) {
   // Of few tasks each: those in more micro-batches have more.
   PipelineLimits small = limits;
   small.tasks_each = problem->folded->ops.size() * 8 * 3;
-  const std::vector<const Cut*> fewer = pool.choose(*problem, small);
+  const std::vector<const Cut*> fewer = pool.choose(small);
   EXPECT_LT(fewer.size(), chosen.size());
   for (const Cut* cut : fewer) EXPECT_LE(pool.micro_batches[cut->costs], 24);
 }
@@ -132,7 +132,7 @@ TEST(Pipelines, TheBestOfTooManyTasksRunsInFewerMicroBatches) {
   const Cut& best = pool.found.front();
   ASSERT_GT(pool.parts_of(best), 16);
   PipelineLimits limits{.tasks_each = problem->folded->ops.size() * 12 * 2, .least_parts = 6};
-  const std::vector<Cut> fewer = pool.in_fewer(*problem, limits);
+  const std::vector<Cut> fewer = pool.in_fewer(limits);
   ASSERT_GT(fewer.size(), 1u);
   std::int64_t before = pool.parts_of(best);
   for (const Cut& cut : fewer) {
@@ -143,8 +143,8 @@ TEST(Pipelines, TheBestOfTooManyTasksRunsInFewerMicroBatches) {
     before = strategy.micro_batches;
   }
   limits.seconds = best.seconds / 2;
-  EXPECT_TRUE(pool.in_fewer(*problem, limits).empty());
-  EXPECT_TRUE(pool.in_fewer(*problem, {}).empty());
+  EXPECT_TRUE(pool.in_fewer(limits).empty());
+  EXPECT_TRUE(pool.in_fewer({}).empty());
 }
 
 // A table that the first layer and the last read has its gradient on the way in every micro-batch
@@ -249,7 +249,7 @@ TEST(Pipelines, WhatIsFarBehindTheBestIsGivenUp) {
   ASSERT_FALSE(tried.all.empty());
   for (const TriedPipelines::One& one : tried.all)
     EXPECT_GT(to_seconds(one.evaluation.step), 2 * hopeful);
-  const std::size_t chosen = pool.choose(*problem, {.seconds = hopeful}).size();
+  const std::size_t chosen = pool.choose({.seconds = hopeful}).size();
   EXPECT_GE(tried.all.size(), chosen);
   EXPECT_LE(tried.all.size(), chosen + 6);  // and those that say how far estimates are off
 }
