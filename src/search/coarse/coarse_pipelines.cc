@@ -53,7 +53,7 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
   };
   all.erase(std::unique(all.begin(), all.end(), same), all.end());
   if (rng == nullptr || limits.by_parts) return all;
-  std::vector<Start> starts;
+  std::vector<Start> starts;  // named by their places in `all`
   for (std::size_t i = 0; i < std::min(kClimbed, all.size()); ++i) {
     starts.push_back({{all[i].strategy, all[i].evaluation}, std::to_string(i)});
   }
@@ -87,8 +87,10 @@ std::vector<One> confirmed(BatchEvaluator& evaluator, const Coarse& coarse,
   for (auto next = rough.begin(); next != rough.end();) {
     if (!found.empty() && (evaluator.spent() || (fits && found.size() >= most))) break;
     const auto first = next;
+    const auto left = std::max<std::int64_t>(1, evaluator.evaluations_left());
+    const std::size_t now = std::min(at_a_time, static_cast<std::size_t>(left));
     std::vector<decide::Strategy> strategies;
-    for (; next != rough.end() && strategies.size() < at_a_time && is_hopeful(*next); ++next) {
+    for (; next != rough.end() && strategies.size() < now && is_hopeful(*next); ++next) {
       strategies.push_back(of_whole(coarse, next->strategy));
     }
     if (strategies.empty()) break;

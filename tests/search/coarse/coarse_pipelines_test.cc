@@ -1,0 +1,78 @@
+// What is found in passes of layers, as it is.
+#include "search/coarse/coarse_pipelines.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "oracle/evaluator.h"
+#include "search/problems.h"
+
+namespace heterog::search {
+namespace {
+
+constexpr PipelineLimits kLimits{.count = 12, .improved = true, .all_patterns = false};
+
+double shortest(const TriedPipelines& tried) {
+  double seconds = std::numeric_limits<double>::infinity();
+  for (const TriedPipelines::One& one : tried.all) {
+    seconds = std::min(seconds, to_seconds(one.evaluation.step));
+  }
+  return seconds;
+}
+
+// The simulator, but of its own problem alone.
+class OfOneProblem final : public oracle::Oracle {
+ public:
+  explicit OfOneProblem(const cost::Problem& problem) : evaluator_(problem) {}
+  std::vector<Measured> measure(std::span<const decide::Strategy> strategies) override {
+    return evaluator_.measure(strategies);
+  }
+  const cost::Problem& problem() const override { return evaluator_.problem(); }
+
+ private:
+  oracle::Evaluator evaluator_;
+};
+
+TEST(CoarsePipelines, AreFewerPlansAndShorterSteps) {
+  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
+  oracle::Evaluator oracle(*problem);
+  BatchEvaluator all(oracle), some(oracle);
+  const TriedPipelines as_they_are = try_pipelines(all, kLimits);
+  Rng rng(1);
+  const TriedPipelines tried = try_pipelines_coarsely(some, kLimits, &rng);
+  EXPECT_TRUE(tried.in_passes);
+  EXPECT_LT(some.evaluations(), all.evaluations() / 4);
+  EXPECT_LT(shortest(tried), shortest(as_they_are));
+  for (const TriedPipelines::One& one : tried.all) {
+    EXPECT_EQ(one.evaluation.step, oracle.evaluate(one.strategy).step);
+  }
+}
+
+TEST(CoarsePipelines, AreSimulatedAsTheyAreByAnOracleOfOneProblem) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
+  OfOneProblem oracle(*problem);
+  BatchEvaluator all(oracle), some(oracle);
+  const TriedPipelines as_they_are = try_pipelines(all, kLimits);
+  const TriedPipelines tried = try_pipelines_coarsely(some, kLimits);
+  EXPECT_FALSE(tried.in_passes);
+  EXPECT_EQ(some.evaluations(), all.evaluations());
+  EXPECT_EQ(shortest(tried), shortest(as_they_are));
+}
+
+// Half of the plans that are left, or of the time, are for what is simulated as it is.
+TEST(CoarsePipelines, KeepToABudget) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
+  oracle::Evaluator oracle(*problem);
+  BatchEvaluator few(oracle, {.evaluations = 3});
+  Rng rng(1);
+  const TriedPipelines tried = try_pipelines_coarsely(few, kLimits, &rng);
+  EXPECT_FALSE(tried.all.empty());
+  EXPECT_LE(few.evaluations(), 3);
+}
+
+}  // namespace
+}  // namespace heterog::search
