@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "decide/pass_turns.h"
 #include "search/coarse/coarse_problem.h"
 #include "search/engines/halving.h"
+#include "search/moves/move.h"
 
 namespace heterog::search {
 namespace {
@@ -72,9 +74,21 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
   return all;
 }
 
+// Turns that devices can take strictly in passes of layers, they may not be able to take as they
+// are: running statistics of batch normalisation are those of all micro-batches.
+decide::Strategy as_it_is(const cost::Problem& problem, const Coarse& coarse, const CutPool& pool,
+                          const decide::Strategy& strategy) {
+  decide::Strategy whole = of_whole(coarse, strategy);
+  if (!whole.strict) return whole;
+  const bool may_be = std::ranges::find(pool.strictness, true) != pool.strictness.end() &&
+                      decide::stages_in_line(problem, whole);
+  return may_be ? whole : apply(whole, {.strict = false});
+}
+
 // Simulates what is best in passes of layers as it is: so many at most, but until one fits.
 std::vector<One> confirmed(BatchEvaluator& evaluator, const Coarse& coarse,
-                           const std::vector<One>& rough, const PipelineLimits& limits) {
+                           const TriedPipelines& tried, const PipelineLimits& limits) {
+  const std::vector<One>& rough = tried.all;
   const std::size_t most = std::max<std::size_t>(3, limits.count / 3);
   const std::size_t at_a_time = limits.by_parts ? kFewAtATime : kConfirmedAtATime;
   std::vector<One> found;
@@ -91,7 +105,7 @@ std::vector<One> confirmed(BatchEvaluator& evaluator, const Coarse& coarse,
     const std::size_t now = std::min(at_a_time, static_cast<std::size_t>(left));
     std::vector<decide::Strategy> strategies;
     for (; next != rough.end() && strategies.size() < now && is_hopeful(*next); ++next) {
-      strategies.push_back(of_whole(coarse, next->strategy));
+      strategies.push_back(as_it_is(evaluator.problem(), coarse, tried.pool, next->strategy));
     }
     if (strategies.empty()) break;
     const std::vector<Measured> measured = evaluator.evaluate(strategies);
@@ -136,7 +150,7 @@ TriedPipelines try_pipelines_coarsely(BatchEvaluator& evaluator, const PipelineL
   more.folded = kMoreFolded;
   try_cuts(in_passes, tried, more, options);
   tried.all = climbed(in_passes, std::move(tried.all), limits, rng);
-  tried.all = confirmed(evaluator, *coarse, tried.all, limits);
+  tried.all = confirmed(evaluator, *coarse, tried, limits);
   tried.in_passes = true;
   return tried;
 }

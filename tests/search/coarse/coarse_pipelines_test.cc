@@ -63,6 +63,18 @@ TEST(CoarsePipelines, AreSimulatedAsTheyAreByAnOracleOfOneProblem) {
   EXPECT_EQ(shortest(tried), shortest(as_they_are));
 }
 
+// Running statistics of batch normalisation, for which strict turns would wait in a circle, are
+// left out of passes of layers.
+TEST(CoarsePipelines, TakeNoTurnsThatTheOpsCannotTake) {
+  const auto problem = load_test_problem("resnet50", "heterog-8gpu", 1536);
+  oracle::Evaluator oracle(*problem);
+  BatchEvaluator evaluator(oracle);
+  Rng rng(6);  // by which climbing gets to strict turns
+  const TriedPipelines tried = try_pipelines_coarsely(evaluator, kLimits, &rng);
+  EXPECT_TRUE(tried.in_passes);
+  EXPECT_EQ(evaluator.refused(), 0);
+}
+
 // Half of the plans that are left, or of the time, are for what is simulated as it is.
 TEST(CoarsePipelines, KeepToABudget) {
   const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
