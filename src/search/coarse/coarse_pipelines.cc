@@ -2,6 +2,7 @@
 #include "search/coarse/coarse_pipelines.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -46,6 +47,22 @@ oracle::Budget budget_in_passes(const BatchEvaluator& evaluator) {
   return budget;
 }
 
+// The best first, but that of each number of micro-batches before all others: with few of them,
+// passes of layers hold each other up for longest.
+std::vector<One> in_turns(std::vector<One> all) {
+  std::ranges::stable_sort(all, better, &One::evaluation);
+  std::vector<std::int64_t> known;
+  std::vector<One> first, rest;
+  for (One& one : all) {
+    const std::int64_t parts = one.strategy.micro_batches;
+    const bool is_new = known.size() < kClimbed && std::ranges::find(known, parts) == known.end();
+    if (is_new) known.push_back(parts);
+    (is_new ? first : rest).push_back(std::move(one));
+  }
+  std::ranges::move(rest, std::back_inserter(first));
+  return first;
+}
+
 // The best of `all`, different ones, and what climbing makes of a few of them; the best first.
 std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
                          const PipelineLimits& limits, Rng* rng) {
@@ -54,6 +71,7 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
     return a.evaluation.step == b.evaluation.step;
   };
   all.erase(std::unique(all.begin(), all.end(), same), all.end());
+  all = in_turns(std::move(all));
   if (rng == nullptr || limits.by_parts) return all;
   std::vector<Start> starts;  // named by their places in `all`
   for (std::size_t i = 0; i < std::min(kClimbed, all.size()); ++i) {
@@ -70,8 +88,7 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
     all.push_back(
         {from.cut, std::move(start.tried.strategy), start.tried.evaluation, from.tied_together});
   }
-  std::ranges::stable_sort(all, better, &One::evaluation);
-  return all;
+  return in_turns(std::move(all));
 }
 
 // Turns that devices can take strictly in passes of layers, they may not be able to take as they
