@@ -146,13 +146,17 @@ void try_pipelines(Search& search) {
   });
   std::ranges::move(given, std::back_inserter(pipelines));
   search.pipelines.erase(given.begin(), given.end());
+  // Not what was given, or runs forward passes again in one batch.
+  const auto in_passes = [&](const Start& one) {
+    return tried.in_passes && one.name.starts_with(kPipeline);
+  };
   if (!few) {
     for (Start& pipeline : pipelines) {
       // Moves are few, and would get there by chance only.
       choose_buckets(search, pipeline, kBuckets);
       split(search, pipeline);
       if (with(search, Part::kMovedPipelines))
-        climb(search, pipeline, tried.in_passes ? kLeastMoves : kMostMoves, rng);
+        climb(search, pipeline, in_passes(pipeline) ? kLeastMoves : kMostMoves, rng);
     }
   }
   // Those of one shot are climbed from already.
