@@ -82,7 +82,8 @@ CostTable scaled(CostTable costs, const cluster::Cluster& cluster,
                  const std::function<double(OpId op, DeviceTypeId type)>& factor);
 
 // Op i takes as long as all of `members[i]` together, and as much workspace as the one of them that
-// takes most: of a graph whose ops are those of another, merged.
+// takes most: of a graph whose ops are those of another, merged. mean_seconds() leaves the listed
+// ones out.
 CostTable merged(const CostTable& costs, const cluster::Cluster& cluster,
                  std::span<const MergedOps> members);
 

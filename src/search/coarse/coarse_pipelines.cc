@@ -165,6 +165,7 @@ TriedPipelines try_pipelines_coarsely(BatchEvaluator& evaluator, const PipelineL
   more.tasks *= kMoreTasks;
   more.count *= kMoreCuts;
   more.folded = kMoreFolded;
+  more.every_order = true;
   try_cuts(in_passes, tried, more, options);
   tried.all = climbed(in_passes, std::move(tried.all), limits, rng);
   tried.all = confirmed(evaluator, *coarse, tried, limits);

@@ -46,6 +46,7 @@ struct PipelineLimits {
   bool by_parts = false;                     // or of one number of micro-batches
   std::int64_t least_parts = 1;              // micro-batches
   std::size_t folded = 2;                    // the best of different lines and numbers of stages
+  bool every_order = false;   // of those, more of each order of the devices, not of the best alone
   std::size_t others = 1000;  // of those alike the best, but in other numbers of them
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;

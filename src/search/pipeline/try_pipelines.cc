@@ -32,9 +32,6 @@ constexpr double kNearlyAsShort = 1.2;
 constexpr std::size_t kFoldedOfAWay = 6;
 constexpr double kFoldedGains = 1.1;
 
-// All of the others of all orders where more pipelines than this are folded.
-constexpr std::size_t kFoldedLines = 2;
-
 using One = TriedPipelines::One;
 
 // The layers of one parameter in stages of their own: all cuts where the first of them are nearly
@@ -67,7 +64,7 @@ void try_folded(Trials& trials, TriedPipelines& tried, const PipelineLimits& lim
   for (const std::vector<const Cut*>& way : ways) firsts.push_back(way.front());
   const double before = trials.shortest();
   if (trials.simulate(firsts, how) > kFoldedGains * before) return;
-  if (limits.folded > kFoldedLines) {
+  if (limits.every_order) {
     for (const std::vector<const Cut*>& way : ways)
       trials.simulate({way.begin() + 1, way.end()}, how);
     return;

@@ -130,7 +130,6 @@ void climb_together(Search& search, Start& best) {
 
 bool pipelines_lead(const Search& search) {
   const Evaluation& ahead = search.result.evaluation;
-  if (search.starts.empty()) return false;
   const auto best = std::ranges::min_element(
       search.starts, better, [](const Start& start) { return start.tried.evaluation; });
   const Evaluation& one = best->tried.evaluation;

@@ -75,7 +75,7 @@ TEST(CoarsePipelines, TakeNoTurnsThatTheOpsCannotTake) {
   EXPECT_EQ(evaluator.refused(), 0);
 }
 
-// Half of the plans that are left, or of the time, are for what is simulated as it is.
+// What is simulated in passes of layers alone is no plan of the budget.
 TEST(CoarsePipelines, KeepToABudget) {
   const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
   oracle::Evaluator oracle(*problem);
