@@ -4,7 +4,8 @@
 
 Each model is planned on its cluster. Then a device leaves, one becomes half as fast, one more comes,
 or the batch doubles. Of each change: the step of the old plan carried over as it is, of `plan
---from`, and of `plan` from nothing, and the seconds that the last two take, without reading files.
+--from` with a budget of a tenth of a second (half a second on 64 devices), of `plan --from` without
+one, and of `plan` from nothing, and the seconds that the last three take, without reading files.
 "off" is how much longer than the shortest step that any of them found, and with --known N than what
 `plan --evaluations N` finds too. --only: cases whose line has the word.
 """
@@ -26,6 +27,7 @@ CASES = [("vgg19", "heterog-8gpu", 192), ("resnet200", "heterog-8gpu", 192),
          ("inception_v3", "heterog-12gpu", 288), ("transformer6", "dgx-h100-mixed", 1440),
          ("gnmt4", "workstation-3090-4090", 128), ("vgg19", "mixed-64gpu", 2048),
          ("resnet50", "mixed-64gpu", 4096), ("bert_large24", "mixed-64gpu", 512)]  # fmt: skip
+AT_ONCE = 0.1, 0.5  # seconds, on up to 16 devices and on 64
 RATES = ["fp32_flops_per_second", "tf32_flops_per_second", "half_flops_per_second",
          "bf16_flops_per_second", "fp64_flops_per_second", "memory_bytes_per_second"]  # fmt: skip
 
@@ -98,9 +100,11 @@ def main():
     options = parser.parse_args()
     print(f"planned on: {machine()}; milliseconds of a step, how much longer than the best, "
           "seconds of planning\n")
-    print(f"{'model (batch), cluster':40}{'change':18}{'carried':>9}{'off':>8}{'--from':>9}{'off':>8}"
-          f"{'s':>6}{'anew':>9}{'off':>8}{'s':>6}  found by")
-    off, small, large, parts = {"carried": [], "from": [], "anew": []}, [], [], []
+    print(f"{'model (batch), cluster':40}{'change':18}{'carried':>9}{'off':>8}{'at once':>9}{'off':>8}"
+          f"{'s':>6}{'--from':>9}{'off':>8}{'s':>6}{'anew':>9}{'off':>8}{'s':>6}  found by")
+    off = {"carried": [], "at once": [], "from": [], "anew": []}
+    seconds_of = {"at once": ([], []), "from": ([], [])}  # on up to 16 devices, on 64
+    parts = []
     for model, name, batch in CASES:
         case = f"{model} ({batch}), {name}"
         if options.only not in case:
@@ -112,11 +116,14 @@ def main():
             for what, cluster, then in changes(name, batch, folder):
                 files = [*graph, "--cluster", cluster, "--batch", then, "--out",
                          f"{folder}/new.json", "--json"]  # fmt: skip
+                is_large = "64gpu" in name
+                at_once = heterog("plan", *files, "--from", old, "--budget", AT_ONCE[is_large])
                 replanned = heterog("plan", *files, "--from", old)
                 anew = heterog("plan", *files)
                 carried = replanned["from"]
                 steps = {"carried": carried["step_seconds"] if carried["feasible"] else None,
-                         "from": replanned["step_seconds"], "anew": anew["step_seconds"]}
+                         "at once": at_once["step_seconds"], "from": replanned["step_seconds"],
+                         "anew": anew["step_seconds"]}
                 known = [step for step in steps.values() if step]
                 if options.known:
                     long = heterog("plan", *files, "--evaluations", options.known)
@@ -130,19 +137,23 @@ def main():
                     longer = 100 * (step / best - 1)
                     off[way].append(longer)
                     cells.append(f"{1e3 * step:9.1f}{longer:+6.1f} %")
-                seconds = carried["seconds"]
-                (large if "64gpu" in name else small).append(seconds)
-                parts.append(100 * seconds / anew["plan_seconds"])
-                print(f"{case:40}{what:18}{cells[0]}{cells[1]}{seconds:6.2f}{cells[2]}"
-                      f"{anew['plan_seconds']:6.2f}  {replanned['planner']}", flush=True)
+                seconds = {"at once": at_once["from"]["seconds"], "from": carried["seconds"]}
+                for way, took in seconds.items():
+                    seconds_of[way][is_large].append(took)
+                parts.append(100 * seconds["from"] / anew["plan_seconds"])
+                print(f"{case:40}{what:18}{cells[0]}{cells[1]}{seconds['at once']:6.2f}{cells[2]}"
+                      f"{seconds['from']:6.2f}{cells[3]}{anew['plan_seconds']:6.2f}  "
+                      f"{replanned['planner']}", flush=True)
     print("\n" + "; ".join(f"{way}: {mean(all_off):.1f} % off in the mean, {max(all_off):.1f} % at "
                            "most" for way, all_off in off.items() if all_off))
     if parts:
         print(f"--from takes {mean(parts):.0f} % of the time of a plan from nothing in the mean, "
               f"{max(parts):.0f} % at most")
-    for size, seconds in ("up to 16 devices", small), ("64 devices", large):
-        if seconds:
-            print(f"--from on {size}: {mean(seconds):.2f} s in the mean, {max(seconds):.2f} s at most")
+    for way, by_size in seconds_of.items():
+        for size, seconds in zip(("up to 16 devices", "64 devices"), by_size):
+            if seconds:
+                print(f"{way} on {size}: {mean(seconds):.2f} s in the mean, "
+                      f"{max(seconds):.2f} s at most")
 
 
 if __name__ == "__main__":

@@ -46,15 +46,22 @@ Carried read_carried(const std::string& path, const cost::Problem& problem) {
 
 search::PlannerResult plan_from(search::PlannerContext& context, Carried& carried) {
   const bool goes_on = pays_for_one_shot(context);
-  search::PlannerContext first{.oracle = context.oracle, .rng = context.rng};
-  if (!goes_on) first.budget = context.budget;
+  search::PlannerContext first{
+      .oracle = context.oracle, .rng = context.rng, .budget = context.budget};
+  if (goes_on) first.budget.evaluations.reset();
   search::Replanned found = search::replan(first, carried.strategies);
   carried.evaluation = found.carried;
-  if (!goes_on) return std::move(found.result);
+  if (!goes_on || context.budget.expired()) return std::move(found.result);
   if (context.budget.evaluations) *context.budget.evaluations -= found.result.evaluations;
   search::PlannerResult best = search::best_plan(
       context, {.given = {found.result.strategy}, .given_by = found.result.found_by});
   best.evaluations += found.result.evaluations;
+  // What is given is one of many starts, and the time may end before its turn.
+  if (better(found.result.evaluation, best.evaluation)) {
+    best.strategy = std::move(found.result.strategy);
+    best.evaluation = found.result.evaluation;
+    best.found_by = std::move(found.result.found_by);
+  }
   return best;
 }
 

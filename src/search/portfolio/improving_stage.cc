@@ -128,13 +128,16 @@ void climb_together(Search& search, Start& best) {
 
 }  // namespace
 
+bool far_behind(const Search& search, const Evaluation& one) {
+  const Evaluation& best = search.result.evaluation;
+  return best.feasible &&
+         (!one.feasible || to_seconds(best.step) < kFarAhead * to_seconds(one.step));
+}
+
 bool pipelines_lead(const Search& search) {
-  const Evaluation& ahead = search.result.evaluation;
   const auto best = std::ranges::min_element(
       search.starts, better, [](const Start& start) { return start.tried.evaluation; });
-  const Evaluation& one = best->tried.evaluation;
-  return ahead.feasible &&
-         (!one.feasible || to_seconds(ahead.step) < kFarAhead * to_seconds(one.step));
+  return far_behind(search, best->tried.evaluation);
 }
 
 void improve(Search& search) {

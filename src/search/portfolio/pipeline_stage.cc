@@ -152,6 +152,7 @@ void try_pipelines(Search& search) {
   };
   if (!few) {
     for (Start& pipeline : pipelines) {
+      if (!limited && far_behind(search, pipeline.tried.evaluation)) continue;
       // Moves are few, and would get there by chance only.
       choose_buckets(search, pipeline, kBuckets);
       split(search, pipeline);

@@ -206,14 +206,17 @@ class Replanning {
 
   // Where many devices are alike, of each class one is simulated.
   void climb_together() {
-    if (context_.budget.limited() || !is_one_batch(from_.tried.strategy)) return;
+    if (context_.budget.evaluations || !is_one_batch(from_.tried.strategy)) return;
     const std::int64_t left = evaluator_.evaluations_left(), before = evaluator_.evaluations();
-    evaluator_.set_budget({.evaluations = before + left + kPlansTogether, .tasks = kTasksTogether});
+    const auto& time_used = context_.budget.time_used;
+    evaluator_.set_budget({.evaluations = before + left + kPlansTogether,
+                           .time_used = time_used,
+                           .tasks = kTasksTogether});
     const SearchResult found = local_search(evaluator_, from_.tried.strategy, context_.rng,
                                             {.evaluations = kPlansTogether, .together = true});
     keep({found.strategy, found.evaluation}, " + local-search");
     together_ = evaluator_.evaluations() - before;
-    evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left});
+    evaluator_.set_budget({.evaluations = evaluator_.evaluations() + left, .time_used = time_used});
   }
 
   void climb() {
@@ -256,7 +259,7 @@ std::int64_t replan_evaluations(const cost::Problem& problem) {
 Replanned replan(PlannerContext& context, const std::vector<Strategy>& carried) {
   EXPECT(!carried.empty());
   Budget budget = context.budget;
-  if (!budget.limited()) budget.evaluations = replan_evaluations(context.problem());
+  if (!budget.evaluations) budget.evaluations = replan_evaluations(context.problem());
   return Replanning(context, std::move(budget)).run(carried);
 }
 

@@ -20,10 +20,10 @@ struct Replanned {
 // `carried`: what the plan comes to here (decide/carry_over.h), one or more. Goes on from the best
 // of them: devices that it leaves idle join; where it does not fit in memory it runs in
 // micro-batches; a pipeline is cut anew beside it; plain data parallelism by speed is tried beside
-// it; shares are settled, devices varied where plans are cheap, and the rest of the budget
-// (replan_evaluations() unless the context has one) is local search. Then the order is improved,
-// which no budget counts. Never worse than the best of `carried`. `found_by` begins with "carried",
-// "cp-ar", "pipeline", "accumulate" or "memory-fill".
+// it; shares are settled, devices varied where plans are cheap, and the rest of the budget is local
+// search: the context's, of replan_evaluations() where that has no number of plans. Then the order
+// is improved, which no budget counts. Never worse than the best of `carried`. `found_by` begins
+// with "carried", "cp-ar", "pipeline", "accumulate" or "memory-fill".
 Replanned replan(PlannerContext& context, const std::vector<decide::Strategy>& carried);
 
 }  // namespace heterog::search

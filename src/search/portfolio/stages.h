@@ -26,8 +26,9 @@ void climb_starts(Search& search);
 // Where nothing fits, or what fits waits for the network or for one device after another; moves of
 // the best.
 void try_pipelines(Search& search);
-// Whether one is so far ahead of all starts, of which there are some, that moves of groups do not
-// catch up.
+// Whether the best plan so far is so far ahead of this one that moves of it do not catch up.
+bool far_behind(const Search& search, const Evaluation& one);
+// Of all starts, of which there are some.
 bool pipelines_lead(const Search& search);
 
 // What is left of the budget, on the best start: annealing, then local search and kicks. Where
