@@ -50,7 +50,7 @@ find src -name '*.h' -o -name '*.cc' | sort | xargs --no-run-if-empty awk '
     may["learn/problems"] = may["learn/drawing"]
     may["learn/reinforce"] = may["learn/network"] " comm oracle search search/moves search/pipeline search/starts learn/drawing learn/formula learn/network learn/problems"
     may["learn/placers"] = may["learn/reinforce"] " learn/reinforce"
-    may["learn"] = may["learn/reinforce"] " search/engines search/portfolio learn/reinforce"
+    may["learn"] = may["learn/reinforce"] " search/coarse search/engines search/portfolio learn/reinforce"
     may["runtime/program"] = "base operators graph cluster cost compiler/plan.h comm/device_sets.h launch/terms.h"
     may["runtime/gpu"] = "base"
     may["runtime/kernels"] = "base operators graph cluster cost compiler/plan.h tensors runtime/program runtime/gpu"

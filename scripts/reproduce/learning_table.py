@@ -31,8 +31,8 @@ CASES = [("vgg19", 192, "heterog-8gpu"), ("mobilenet_v2", 192, "heterog-8gpu"),
          ("bert_large24", 192, "dgx-h100-mixed"), ("vgg19", 2048, "mixed-64gpu")]  # fmt: skip
 VARIANTS = {
     "as shipped": {},
-    "no Transformer-XL": {"txl_layers": 0},
-    "no graph attention": {"gat_layers": 0},
+    "with Transformer-XL": {"txl_layers": 2},
+    "with graph attention": {"gat_layers": 2},
     "the formula alone": {"learning_rate": 1e-9, "steps": 1, "random_cases": 4},
 }
 

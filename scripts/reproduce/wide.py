@@ -49,12 +49,13 @@ ROWS = {
     "plan with policy, 10 s": (["policy:answer=searched"], ["--budget", 10]),
 }
 UNTRAINED = "policy untrained, 10 plans"
-# Policies that this program trains by the config of the shipped one, but for these layers; an hour or
-# two each, on demand alone.
-TRAINED = {"policy trained anew": (),
-           "policy without graph attention": ("gat_layers",),
-           "policy without Transformer-XL": ("txl_layers",),
-           "policy without both": ("gat_layers", "txl_layers")}  # fmt: skip
+# Policies that are trained by the config of the shipped one, but for these settings; an hour or two
+# each, on demand alone.
+TRAINED = {"policy of another seed": {"seed": 1},
+           "policy of the last weights": {"averaged_steps": 0},
+           "policy with graph attention": {"gat_layers": 2},
+           "policy with Transformer-XL": {"txl_layers": 2},
+           "policy with both": {"gat_layers": 2, "txl_layers": 2}}  # fmt: skip
 ROWS |= {row: (["policy:answer=likely"], []) for row in TRAINED}
 # Hours for all problems.
 ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *TRAINED}
@@ -76,12 +77,12 @@ def untrained(folder):
 
 
 @cache
-def trained(without):
-    """A policy that is trained without these layers; one that was trained is used again."""
-    folder = OUT / ("_".join(("no", *without)) if without else "anew")
+def trained(row):
+    """A policy that is trained with the row's settings; one that was trained is used again."""
+    folder = OUT / row.replace(" ", "-")
     if not (folder / "policy.ckpt").is_file():
         command = [learning_value.PROGRAM, "train", "--config", "configs/train/zoo.json", "--out", folder]
-        given = [word for setting in without for word in ("--set", f"{setting}=0")]
+        given = [word for key, value in TRAINED[row].items() for word in ("--set", f"{key}={value}")]
         subprocess.run([*command, *given], cwd=learning_value.ROOT, check=True, stdout=subprocess.DEVNULL)
     return folder / "policy.ckpt"
 
@@ -95,7 +96,7 @@ def steps_of(case, row, seeds, folder, policy):
         for request in requests:
             checkpoint = untrained(folder) if row == UNTRAINED else policy
             if row in TRAINED:
-                checkpoint = trained(TRAINED[row])
+                checkpoint = trained(row)
             if checkpoint and request.startswith("policy"):
                 request += f",checkpoint={checkpoint}"
             found.append(learning_value.run(case, request, budget, seed, folder))

@@ -24,6 +24,7 @@ constexpr int kUnchecked = 1;  // without a checksum
 constexpr const char* kNetwork = "network.";
 constexpr const char* kFirstMoment = "adam.exp_avg.";
 constexpr const char* kSecondMoment = "adam.exp_avg_sq.";
+constexpr const char* kMean = "mean.";
 
 // Counts and amounts: of two that are in range, the sum is too.
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
@@ -219,6 +220,20 @@ void read_optimizer(const TensorFile& file, const JsonValue& steps, Learner& lea
   object.finish();
 }
 
+void write_mean(const Learner& learner, TensorFile& file) {
+  for (std::size_t i = 0; i < learner.mean.size(); ++i) {
+    file.tensors[kMean + learner.network->named_parameters()[i].key()] = learner.mean[i];
+  }
+}
+
+// Of the steps so far.
+void read_mean(const TensorFile& file, Learner& learner, const std::string& path) {
+  if (learner.step <= averaged_behind(learner.config)) return;
+  for (const auto& item : learner.network->named_parameters()) {
+    learner.mean.push_back(tensor(file, kMean + item.key(), item.value(), path).clone());
+  }
+}
+
 void read_progress(const TensorFile& file, Cases& cases, Learner& learner,
                    const std::string& path) {
   const std::string source = path + ": progress";
@@ -226,6 +241,7 @@ void read_progress(const TensorFile& file, Cases& cases, Learner& learner,
   JsonObject progress{JsonValue(json, source)};
   learner.step = progress.integer("step", 0, std::min(learner.config.steps, kMost));
   learner.evaluations = progress.integer("evaluations", 0, kMost);
+  read_mean(file, learner, path);
   read_optimizer(file, progress.required("adam_steps"), learner, path);
   const std::vector<JsonValue> states = progress.list("cases");
   VALIDATE(states.size() == cases.size(), "{}: holds {} cases, the config makes {}", path,
@@ -265,6 +281,7 @@ TensorFile learner_file(Learner& learner, const Cases& cases) {
                                    {"cases", states},
                                    {"adam_steps", write_optimizer(learner, file)}}
                                   .dump();
+  write_mean(learner, file);
   return file;
 }
 

@@ -40,6 +40,9 @@ struct TrainConfig {
   // it is judged.
   std::int64_t settling_rounds = 0;
   std::int64_t checkpoint_every = 20;
+  // The policy has the mean of the weights after each of the last so many steps, or of all if there
+  // are fewer; 0: the weights after the last.
+  std::int64_t averaged_steps = 0;
 
   // "heterog": HeteroG's M + 4, for every group by itself; "formula": whole plans, by the formula
   // of estimated layouts and what the network adds to it.

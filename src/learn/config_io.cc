@@ -34,6 +34,7 @@ void visit_fields(Config& c, Visitor&& visit) {
   visit("samples", c.samples, 1, 10000);
   visit("settling_rounds", c.settling_rounds, 0, 10);
   visit("checkpoint_every", c.checkpoint_every, 1, kMaxSteps);
+  visit("averaged_steps", c.averaged_steps, 0, kMaxSteps);
   visit("actions", c.actions);
   visit("max_groups", c.max_groups, 1, 2000);
   visit("gat_layers", c.gat_layers, 0, 64);

@@ -1,7 +1,6 @@
 // The learned planner: proposes, simulates, and with a budget fine-tunes and searches on.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 #include <span>
 #include <utility>
@@ -11,8 +10,8 @@
 #include "decide/micro_batches.h"
 #include "learn/api.h"
 #include "oracle/batch_evaluator.h"
+#include "search/coarse/coarse_pipelines.h"
 #include "search/moves/move.h"
-#include "search/pipeline/folded.h"
 #include "search/portfolio/portfolio.h"
 #include "search/starts/baselines.h"
 #include "search/starts/settle.h"
@@ -49,6 +48,11 @@ constexpr int kPlansAlone = 10;
 constexpr int kProposals = 32;      // of which the most likely are simulated
 constexpr int kSettlingRounds = 2;  // of two plans each
 constexpr int kSideBySide = 2;      // are simulated before it is asked what fits
+// In passes of layers pipelines are looked at where one is at most so much longer than the best.
+constexpr double kNearly = 1.15;
+constexpr std::size_t kPipelines = 9, kPipelineTasks = 750'000;
+constexpr std::int64_t kInPasses = 240;          // of these, in all
+constexpr std::uint64_t kClimbingPipelines = 3;  // a stream of random numbers
 
 class PolicyPlanner final : public search::Planner {
  public:
@@ -70,25 +74,6 @@ class PolicyPlanner final : public search::Planner {
   }
 
  private:
-  // A pipeline in fewer micro-batches and in more, the nearest first; of both the one that has the
-  // nearest of all is first.
-  static std::array<std::vector<decide::Strategy>, 2> other_parts(
-      const cost::Problem& problem, const decide::Strategy& pipeline) {
-    std::vector<decide::Strategy> others = variants_of(problem, pipeline);
-    const auto distance = [&](const decide::Strategy& one) {
-      return std::abs(std::log(static_cast<double>(one.micro_batches) /
-                               static_cast<double>(pipeline.micro_batches)));
-    };
-    std::ranges::stable_sort(others, {}, distance);
-    std::array<std::vector<decide::Strategy>, 2> sides;
-    for (decide::Strategy& one : others) {
-      const bool as_first = (one.micro_batches < pipeline.micro_batches) ==
-                            (others.front().micro_batches < pipeline.micro_batches);
-      sides[as_first ? 0 : 1].push_back(one);
-    }
-    return sides;
-  }
-
   static void note(const decide::Strategy& strategy, const search::Evaluation& evaluation) {
     const decide::UnitDecision& first = strategy.units.raw().front();
     logger().debug(
@@ -130,16 +115,35 @@ class PolicyPlanner final : public search::Planner {
     std::optional<std::size_t> instead_;          // of what did not fit
   };
 
+  // Those that are shorter than the best so far in passes of layers, as they are: `plans` at most.
+  static std::vector<search::TriedPipelines::One> pipelines_in_passes(PlannerContext& context,
+                                                                      BatchEvaluator& evaluator,
+                                                                      std::int64_t plans,
+                                                                      double best) {
+    search::PipelineLimits limits{.count = kPipelines,
+                                  .tasks = kPipelineTasks,
+                                  .seconds = kNearly * best,
+                                  .improved = true,
+                                  .all_patterns = false,
+                                  .seconds_in_passes = best,
+                                  .for_one = kInPasses / plans};
+    if (search::evaluations_are_few(context.problem())) limits = search::of_few(limits);
+    Rng rng = context.rng.split(kClimbingPipelines);
+    const search::Budget before = evaluator.budget();
+    evaluator.set_budget({.evaluations = evaluator.evaluations() + plans});
+    search::TriedPipelines tried = search::try_pipelines_coarsely(evaluator, limits, &rng);
+    evaluator.set_budget(before);
+    return std::move(tried.all);
+  }
+
   // Six plans as they are said. Where hardly any of them fits, further ones follow. Else at most
-  // four more come of them: a pipeline that is the best or nearly so is folded, which makes steps
-  // shorter by up to a sixth; and what is then the best takes fewer or more micro-batches, if it is
-  // a pipeline, or has its shares settled. What is left of ten are further plans.
+  // four more come of them: where a pipeline is the best or nearly so, pipelines that are shorter
+  // in passes of layers; and what is then the best has its shares settled, if it is none. What is
+  // left of ten are further plans.
   static PlannerResult settled_proposals(const Policy& policy, PlannerContext& context,
                                          BatchEvaluator& evaluator) {
-    constexpr double kFoldingGains = 1.15;
     Queue queue(propose_with_needs(policy, evaluator, kProposals - 1, context.rng));
     PlannerResult result{.found_by = "policy"}, pipeline;
-    std::vector<decide::Strategy> tried;
     int fitting = 0;
     const auto try_all = [&](const std::vector<decide::Strategy>& strategies) {
       const auto measured = evaluator.evaluate(strategies);
@@ -149,7 +153,6 @@ class PolicyPlanner final : public search::Planner {
         fitting += evaluation.feasible ? 1 : 0;
         consider(result, strategies[i], evaluation);
         if (strategies[i].micro_batches > 1) consider(pipeline, strategies[i], evaluation);
-        tried.push_back(strategies[i]);
       }
       return measured;
     };
@@ -166,24 +169,16 @@ class PolicyPlanner final : public search::Planner {
       }
     };
     for (int i = 0; i < kPlansAlone - 2 * kSettlingRounds; i += kSideBySide) try_next(kSideBySide);
-    const double nearly = kFoldingGains * to_seconds(result.evaluation.step);
+    const double best = to_seconds(result.evaluation.step);
     if (fitting > 1 && pipeline.evaluation.feasible &&
-        to_seconds(pipeline.evaluation.step) <= nearly) {
-      try_all(search::folded_of(context.problem(), pipeline.strategy));
-    }
-    if (fitting > 1 && result.strategy.micro_batches > 1) {
-      // On while steps get shorter.
-      const decide::Strategy before = result.strategy;
-      for (const auto& side : other_parts(context.problem(), before)) {
-        for (const decide::Strategy& one : side) {
-          if (evaluator.evaluations() >= kPlansAlone) break;
-          if (std::ranges::find(tried, one) != tried.end()) continue;
-          try_all({one});
-          if (result.strategy != one) break;
-        }
-        if (result.strategy != before) break;
+        to_seconds(pipeline.evaluation.step) <= kNearly * best) {
+      const int plans = result.strategy.micro_batches > 1 ? 2 * kSettlingRounds : kSettlingRounds;
+      for (const auto& one : pipelines_in_passes(context, evaluator, plans, best)) {
+        note(one.strategy, one.evaluation);
+        consider(result, one.strategy, one.evaluation);
       }
-    } else if (fitting > 1) {
+    }
+    if (fitting > 1 && result.strategy.micro_batches == 1) {
       const space::GroupSummaries groups =
           space::summarize_groups(search::with_units(context.problem(), result.strategy));
       const auto rounds = static_cast<int>((kPlansAlone - evaluator.evaluations()) / 2);
@@ -333,7 +328,8 @@ class PolicyPlanner final : public search::Planner {
 
 search::PlannerEntry policy_planner_entry() {
   return search::planner_entry<PolicyPlannerOptions>(
-      "policy", "graph attention and Transformer-XL, pretrained on the zoo (HeteroG)", kFields,
+      "policy", "a network that begins as a formula, trained by REINFORCE on the zoo (HeteroG)",
+      kFields,
       [](const PolicyPlannerOptions& options) { return std::make_unique<PolicyPlanner>(options); });
 }
 

@@ -180,6 +180,16 @@ bool stop_together(Team& team, const Learner& learner, const std::function<bool(
   return any;
 }
 
+// The network of the mean of weights, or the learner's own if there is none.
+PolicyNetwork averaged(const Learner& learner) {
+  if (learner.mean.empty()) return learner.network;
+  PolicyNetwork network = clone(learner.network, learner.config);
+  const torch::NoGradGuard no_grad;
+  const auto weights = network->parameters();
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i].copy_(learner.mean[i]);
+  return network;
+}
+
 std::optional<NetworkCopy> copy_on(std::optional<int> gpu, const TrainConfig& config) {
   if (!gpu) return std::nullopt;
   return NetworkCopy(config, torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(*gpu)));
@@ -207,6 +217,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   while (learner.step < config.steps && !stopped) {
     const TrainProgress progress =
         learn_step(learner, context, entropy_weight_at(config, learner.step));
+    note_weights(learner);
     stopped = stop_together(team, learner, options.stopped);
     if (folder) folder->log(progress);
     const bool due = learner.step % config.checkpoint_every == 0 || learner.step == config.steps;
@@ -219,7 +230,7 @@ TrainSummary train(const TrainConfig& config, const TrainOptions& options) {
   TrainSummary summary = summarize(learner, cases);
   summary.stopped = learner.step < config.steps;
   summary.policy_path = options.out_dir + "/policy.ckpt";
-  if (folder && !summary.stopped) save_policy(learner.network, config, folder->policy());
+  if (folder && !summary.stopped) save_policy(averaged(learner), config, folder->policy());
   return summary;
 }
 

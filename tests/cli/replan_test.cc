@@ -93,8 +93,8 @@ TEST_F(Replan, ALongBudgetFindsNoLessThanAShortOne) {
 // A time that ends before the portfolio gets to what is given.
 TEST_F(Replan, ShortTimeLosesNothing) {
   for (const char* seconds : {"0.001", "0.02"}) {
-    const Finished replanned = replan(cluster_of(1, "GTX-1080-Ti"),
-                                      std::string("--batch 32 --json --budget ") + seconds);
+    const Finished replanned =
+        replan(cluster_of(1, "GTX-1080-Ti"), std::string("--batch 32 --json --budget ") + seconds);
     ASSERT_EQ(replanned.code, 0) << replanned.err;
     const auto planned = json(replanned);
     EXPECT_LE(planned["step_seconds"], planned["from"]["step_seconds"]);

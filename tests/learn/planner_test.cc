@@ -130,6 +130,20 @@ TEST_F(PolicyPlannerTest, TheFormulasPolicyAloneTakesTenPlans) {
   }
 }
 
+// Shorter than all that it proposes, whose stages and numbers of micro-batches are estimates'.
+TEST_F(PolicyPlannerTest, PipelinesAreThoseOfPassesOfLayers) {
+  const auto problem = test_problem("bert_large24", "spp-a", 16, 2000);
+  const auto result = plan(*problem, 2, {}, {{"answer", "likely"}}, formula_path_);
+  EXPECT_GT(result.strategy.micro_batches, 1);
+  EXPECT_LE(result.evaluations, 10);
+  ThreadPool threads(1);
+  oracle::SimulatedOracle oracle(*problem, threads);
+  oracle::BatchEvaluator evaluator(oracle, {});
+  for (const auto& one : propose(Policy::load(formula_path_), evaluator, 31, Rng(5))) {
+    EXPECT_GT(evaluator.evaluate(one).evaluation.step, result.evaluation.step);
+  }
+}
+
 TEST_F(PolicyPlannerTest, SearchesFromItsProposals) {
   const auto problem = test_problem("vgg19-tiny", "heterog-8gpu", 64, 2000);
   const auto a = plan(*problem, 1, {.evaluations = 150}, {{"answer", "searched"}}, formula_path_);

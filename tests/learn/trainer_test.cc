@@ -76,23 +76,41 @@ TEST_F(Training, OneThreadAndTwoGiveTheSameBits) {
 }
 
 TEST_F(Training, KilledAnywhereResumesToTheSameBits) {
-  train(tiny_config(), {.out_dir = path("whole"), .threads = 2});
+  TrainConfig config = tiny_config();
+  config.averaged_steps = 4;  // of which the checkpoint of step 8 has three
+  train(config, {.out_dir = path("whole"), .threads = 2});
   // Steps 5 and 7 lie after the checkpoint of step 4, step 9 is after the last one but before
   // policy.ckpt; at step 2 there is no checkpoint yet.
   for (std::int64_t kill_at : {2, 5, 7, 9}) {
     const std::string folder = path(fmt::format("killed-{}", kill_at));
-    EXPECT_THROW(train(tiny_config(), {.out_dir = folder,
-                                       .threads = 2,
-                                       .progress =
-                                           [&](const TrainProgress& p) {
-                                             if (p.step == kill_at) throw Killed();
-                                           }}),
-                 Killed);
-    train(tiny_config(), {.out_dir = folder, .start = StartFrom::kCheckpoint, .threads = 1});
+    const auto kill = [&](const TrainProgress& now) {
+      if (now.step == kill_at) throw Killed();
+    };
+    EXPECT_THROW(train(config, {.out_dir = folder, .threads = 2, .progress = kill}), Killed);
+    train(config, {.out_dir = folder, .start = StartFrom::kCheckpoint, .threads = 1});
     for (const char* file : {"/train.ckpt", "/policy.ckpt", "/train.log"}) {
       EXPECT_TRUE(read_file(path("whole") + file) == read_file(folder + file)) << kill_at << file;
     }
   }
+}
+
+// Runs of two and of three steps are the same up to the second.
+TEST_F(Training, ThePolicyHasTheMeanOfWeights) {
+  TrainConfig config = tiny_config();
+  config.entropy_weight_end = config.entropy_weight;
+  const auto weights = [&](std::int64_t steps, std::int64_t averaged) {
+    config.steps = steps;
+    config.averaged_steps = averaged;
+    const std::string folder = path(fmt::format("{}-{}", steps, averaged));
+    return tensors::read_tensors(train(config, {.out_dir = folder}).policy_path).tensors;
+  };
+  const auto second = weights(2, 0), third = weights(3, 1), both = weights(3, 2);
+  for (const auto& [name, tensor] : both) {
+    const torch::Tensor mean = (second.at(name) + third.at(name)) / 2;
+    EXPECT_TRUE(torch::allclose(tensor, mean)) << name;
+  }
+  EXPECT_FALSE(torch::allclose(both.at("network.head.pairs.score.weight"),
+                               third.at("network.head.pairs.score.weight")));
 }
 
 TrainConfig tiny_formula_config(TrainConfig config) {

@@ -276,6 +276,22 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
   return chosen;
 }
 
+std::int64_t averaged_behind(const TrainConfig& config) {
+  return std::max<std::int64_t>(0, config.steps - config.averaged_steps);
+}
+
+void note_weights(Learner& learner) {
+  const std::int64_t behind = averaged_behind(learner.config);
+  if (learner.step <= behind) return;
+  const auto count = static_cast<double>(learner.step - behind);
+  const torch::NoGradGuard no_grad;
+  const auto weights = learner.network->parameters();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (learner.mean.size() == i) learner.mean.push_back(torch::zeros_like(weights[i]));
+    learner.mean[i] += (weights[i] - learner.mean[i]) / count;
+  }
+}
+
 TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight) {
   const TrainConfig& config = learner.config;
   const LossWeights weights{.entropy = entropy_weight,

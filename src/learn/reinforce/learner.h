@@ -23,8 +23,9 @@ struct Learner {
   TrainConfig config;
   PolicyNetwork network;
   torch::optim::Adam optimizer;
-  std::vector<CaseState> states;  // one a case
-  std::int64_t step = 0;          // finished steps
+  std::vector<CaseState> states;    // one a case
+  std::vector<torch::Tensor> mean;  // of weights, one a parameter; empty: of no step yet
+  std::int64_t step = 0;            // finished steps
   std::int64_t evaluations = 0;
 };
 
@@ -57,5 +58,10 @@ std::vector<std::size_t> cases_of_step(const TrainConfig& config, std::size_t ca
 // Throws an Error (kVerification) that names step and case where a loss or a gradient is no finite
 // number; the state is not to be used then.
 TrainProgress learn_step(Learner& learner, const LearningContext& context, double entropy_weight);
+
+// The step behind which weights are averaged (TrainConfig::averaged_steps).
+std::int64_t averaged_behind(const TrainConfig& config);
+// Takes the weights into their mean, if the last step is one of those that are averaged.
+void note_weights(Learner& learner);
 
 }  // namespace heterog::learn

@@ -30,14 +30,21 @@ constexpr std::size_t kConfirmedAtATime = 4, kFewAtATime = 2;
 // others wait for it too.
 constexpr double kFarTooLong = 2;
 
+// Where plans are few, one in micro-batches, of several times the tasks, takes long. One of each
+// number of micro-batches and of so many tasks at most is tried; then the best of them in a few
+// other numbers.
+constexpr std::size_t kFewPipelines = 3, kOthersOfFew = 2, kTasksOfFew = 2'200'000;
+// Fewer micro-batches are tried of the best alone.
+constexpr std::int64_t kPartsOfFew = 8;
+
 using One = TriedPipelines::One;
 
 // Of what is left, half of the time, or as many plans as take about as long.
-oracle::Budget budget_in_passes(const BatchEvaluator& evaluator) {
+oracle::Budget budget_in_passes(const BatchEvaluator& evaluator, const PipelineLimits& limits) {
   oracle::Budget budget;
   const oracle::Budget& given = evaluator.budget();
   if (given.evaluations) {
-    budget.evaluations = static_cast<std::int64_t>(kMoreTasks) * evaluator.evaluations_left();
+    budget.evaluations = limits.for_one * evaluator.evaluations_left();
   }
   if (given.time_used) {
     budget.time_used = [used = given.time_used, from = given.time_used()] {
@@ -113,7 +120,8 @@ std::vector<One> confirmed(BatchEvaluator& evaluator, const Coarse& coarse,
   bool fits = false;
   const auto is_hopeful = [&](const One& one) {
     const bool may_fit = one.evaluation.feasible || !fits;
-    return may_fit && to_seconds(one.evaluation.step) < kTooLong * shortest;
+    return may_fit && to_seconds(one.evaluation.step) <
+                          std::min(kTooLong * shortest, limits.seconds_in_passes);
   };
   for (auto next = rough.begin(); next != rough.end();) {
     if (!found.empty() && (evaluator.spent() || (fits && found.size() >= most))) break;
@@ -145,6 +153,17 @@ std::vector<One> confirmed(BatchEvaluator& evaluator, const Coarse& coarse,
 
 }  // namespace
 
+PipelineLimits of_few(PipelineLimits limits) {
+  limits.count = std::min(limits.count, kFewPipelines);
+  limits.tasks = kFewPipelines * kTasksOfFew;
+  limits.tasks_each = kTasksOfFew;
+  limits.alike = 1;
+  limits.by_parts = true;
+  limits.least_parts = kPartsOfFew;
+  limits.others = kOthersOfFew;
+  return limits;
+}
+
 TriedPipelines try_pipelines_coarsely(BatchEvaluator& evaluator, const PipelineLimits& limits,
                                       Rng* rng, const PipelineOptions& options) {
   TriedPipelines tried{promising_pool(evaluator.oracle(), options)};
@@ -160,7 +179,7 @@ TriedPipelines try_pipelines_coarsely(BatchEvaluator& evaluator, const PipelineL
   for (CutPool::Costed* costed : {&tried.pool.once, &tried.pool.again}) {
     costed->chain.layer_of = coarse->chain.layer_of;
   }
-  BatchEvaluator in_passes(*oracle, budget_in_passes(evaluator));
+  BatchEvaluator in_passes(*oracle, budget_in_passes(evaluator, limits));
   PipelineLimits more = limits;
   more.tasks *= kMoreTasks;
   more.count *= kMoreCuts;

@@ -51,6 +51,10 @@ struct PipelineLimits {
   // Judged by what they come to with gradients of parameters put off, in an improved order.
   bool improved = false;
   bool all_patterns = true;  // the best in all others too, whether or not anything fits
+  // In passes of layers: what is longer is not simulated as it is; and where the number of plans is
+  // limited, so many for one that is left.
+  double seconds_in_passes = 1e30;
+  std::int64_t for_one = 4;
 };
 
 struct StageCounts {

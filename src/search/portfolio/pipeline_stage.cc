@@ -21,12 +21,6 @@ namespace {
 constexpr std::size_t kPipelineTasks = 1'500'000;
 // With a budget, so many times as much.
 constexpr std::size_t kMoreWithBudget = 8;
-// Where one shot has few plans, one in micro-batches, of several times the tasks, takes long. Where
-// something fits, a few are tried whose estimates are below it, one of each number of micro-batches
-// and of so many tasks at most; then the best of them in a few other numbers.
-constexpr std::size_t kFewPipelines = 3, kOthersOfFew = 2, kTasksOfFew = 2'200'000;
-// Fewer micro-batches are tried of the best alone.
-constexpr std::int64_t kPartsOfFew = 8;
 // Estimates of pipelines are wrong by so much at times; and too high by so much where the best plan
 // so far is a pipeline, whose step was simulated.
 constexpr double kHopeful = 1.1, kTooHigh = 1.3;
@@ -123,15 +117,9 @@ void try_pipelines(Search& search) {
                         .all_patterns = limited};
   const bool few = !limited && search.few && search.result.evaluation.feasible;
   if (few) {
-    limits.count = std::min(limits.count, kFewPipelines);
-    limits.tasks = kFewPipelines * kTasksOfFew;
-    limits.tasks_each = kTasksOfFew;
+    limits = of_few(limits);
     limits.seconds =
         times_the_best(search, search.result.strategy.micro_batches > 1 ? kTooHigh : 1);
-    limits.alike = 1;
-    limits.by_parts = true;
-    limits.least_parts = kPartsOfFew;
-    limits.others = kOthersOfFew;
   }
   Rng rng = search.context.rng.split(kClimbingPipelines);
   const TriedPipelines tried = try_pipelines_coarsely(search.evaluator, limits, &rng);
