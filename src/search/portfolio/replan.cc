@@ -183,9 +183,15 @@ class Replanning {
     }
   }
 
+  // One round is worth its time even where that is over: a device that is slower than it was holds
+  // up all others.
   void settle_shares() {
     if (!is_one_batch(from_.tried.strategy)) return;
-    keep(settle(evaluator_, groups_, from_.tried, kRounds), " + shares");
+    const Budget budget = evaluator_.budget();
+    const bool over = budget.expired();
+    if (over) evaluator_.set_budget({});
+    keep(settle(evaluator_, groups_, from_.tried, over ? 1 : kRounds), " + shares");
+    evaluator_.set_budget(budget);
   }
 
   // What nobody had to search for. Where it is nearly as good it may become better.
