@@ -51,7 +51,7 @@ constexpr int kSideBySide = 2;      // are simulated before it is asked what fit
 // In passes of layers pipelines are looked at where one is at most so much longer than the best.
 constexpr double kNearly = 1.15;
 constexpr std::size_t kPipelines = 9, kPipelineTasks = 750'000;
-constexpr std::int64_t kInPasses = 240;          // of these, in all
+constexpr std::int64_t kInPasses = 240;          // plans in passes of layers
 constexpr std::uint64_t kClimbingPipelines = 3;  // a stream of random numbers
 
 class PolicyPlanner final : public search::Planner {
@@ -130,7 +130,8 @@ class PolicyPlanner final : public search::Planner {
     if (search::evaluations_are_few(context.problem())) limits = search::of_few(limits);
     Rng rng = context.rng.split(kClimbingPipelines);
     const search::Budget before = evaluator.budget();
-    evaluator.set_budget({.evaluations = evaluator.evaluations() + plans});
+    evaluator.set_budget(
+        {.evaluations = evaluator.evaluations() + plans, .time_used = before.time_used});
     search::TriedPipelines tried = search::try_pipelines_coarsely(evaluator, limits, &rng);
     evaluator.set_budget(before);
     return std::move(tried.all);
