@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes models/policies/zoo-small.ckpt again: pretraining with configs/train/zoo.json, in about
-# half an hour on two cores. Goes on where an interrupted run stopped. The same config and
+# Makes models/policies/zoo-small.ckpt again: pretraining with configs/train/zoo.json, in less
+# than an hour on two cores. Goes on where an interrupted run stopped. The same config and
 # program give the same file on processors of one kind. Arguments are passed on to `heterog train`.
 set -euo pipefail
 cd "$(dirname "$0")/.."

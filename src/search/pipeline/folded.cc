@@ -5,8 +5,6 @@
 #include <array>
 #include <map>
 
-#include "base/check.h"
-
 namespace heterog::search {
 namespace {
 
@@ -107,24 +105,6 @@ double estimate_folded(const StageCosts& costs, std::span<const Stage> stages,
          reduced;
 }
 
-// Of units that are layers; the first of them may be with the last ones. None where a set of
-// devices has layers in two places.
-std::vector<Stage> stages_of(const decide::Strategy& pipeline, std::size_t layers) {
-  std::vector<Stage> stages;
-  for (std::size_t layer = 1; layer < layers; ++layer) {
-    std::vector<DeviceId> devices;
-    for (const decide::Replica& one : pipeline.units[UnitId(layer)].replicas) {
-      devices.push_back(one.device);
-    }
-    if (stages.empty() || stages.back().devices != devices) {
-      if (std::ranges::find(stages, devices, &Stage::devices) != stages.end()) return {};
-      stages.push_back({stages.empty() ? 0 : layer, layer, std::move(devices)});
-    }
-    stages.back().end = layer + 1;
-  }
-  return stages;
-}
-
 }  // namespace
 
 std::vector<Stage> fold(const StageCosts& costs, std::span<const std::vector<DeviceId>> devices,
@@ -163,31 +143,6 @@ std::vector<Cut> folded_cuts(const CutPool& pool, const Cut& cut, bool from_last
   }
   std::ranges::stable_sort(cuts, {}, &Cut::seconds);
   return cuts;
-}
-
-std::vector<decide::Strategy> folded_of(const cost::Problem& problem,
-                                        const decide::Strategy& pipeline) {
-  if (!pipeline.pipeline_of.empty()) return {};
-  using Options = PipelineOptions;
-  const bool again = pipeline.units.raw().back().recompute;
-  const CutPool pool(problem,
-                     {.turns = Options::Turns::kPriorities,
-                      .recompute = again ? Options::Recompute::kAll : Options::Recompute::kNone},
-                     make_chain_of_blocks(problem, kMostLayers), {pipeline.micro_batches});
-  const StageCosts& costs = pool.of(again).costs.front();
-  EXPECT(pipeline.units.size() >= costs.layers());
-  Cut cut{.stages = stages_of(pipeline, costs.layers()), .recompute = again};
-  if (cut.stages.size() < 2) return {};
-  cut.seconds = estimate_step(costs, cut.stages, pipeline.micro_batches);
-  const Staging how{.pattern = pipeline.pattern,
-                    .order_rounds = pipeline.order_rounds,
-                    .tied_together = ties_layers(problem, pool.once.chain)};
-  std::vector<decide::Strategy> folded;
-  for (bool from_last : {true, false}) {
-    const std::vector<Cut> cuts = folded_cuts(pool, cut, from_last, kHopefulFold * cut.seconds);
-    if (!cuts.empty()) folded.push_back(pool.strategy(problem, cuts.front(), how));
-  }
-  return folded;
 }
 
 }  // namespace heterog::search

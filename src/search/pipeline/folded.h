@@ -27,10 +27,4 @@ std::vector<Cut> folded_cuts(const CutPool& pool, const Cut& cut, bool from_last
 // folded of: where the network is the limit they are.
 inline constexpr double kHopefulFold = 1.15;
 
-// A pipeline whose units are the layers of make_chain_of_blocks(problem, kMostLayers), folded from
-// its last stage on and from its first, each by the best estimate in as many micro-batches, if that
-// is worth a try. None of pipelines side by side, or of what is folded already.
-std::vector<decide::Strategy> folded_of(const cost::Problem& problem,
-                                        const decide::Strategy& pipeline);
-
 }  // namespace heterog::search

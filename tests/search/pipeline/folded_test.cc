@@ -102,25 +102,5 @@ TEST(Folded, AreNotTriedWhereActivationsAreLarge) {
   EXPECT_EQ(try_all("vgg19", "workstation-3090-4090", 64).count, 0u);
 }
 
-TEST(Folded, AreMadeOfAPipelineThatIsGiven) {
-  const auto problem = load_test_problem("bert_large24", "heterog-8gpu", 48);
-  oracle::Evaluator evaluator(*problem);
-  const CutPool pool = promising_pool(evaluator, {.micro_batches = 12});
-  const Staging how{.pattern = decide::Pattern::kZeroBubble,
-                    .order_rounds = 1,
-                    .tied_together = ties_layers(*problem, pool.once.chain)};
-  const decide::Strategy pipeline = pool.strategy(*problem, pool.found.front(), how);
-  const Nanoseconds before = evaluator.evaluate(pipeline).step;
-  const std::vector<decide::Strategy> folded = folded_of(*problem, pipeline);
-  ASSERT_FALSE(folded.empty());
-  Nanoseconds shortest = before;
-  for (const decide::Strategy& one : folded) {
-    EXPECT_EQ(one.micro_batches, 12);
-    EXPECT_TRUE(folded_of(*problem, one).empty());
-    shortest = std::min(shortest, evaluator.evaluate(one).step);
-  }
-  EXPECT_LT(to_seconds(shortest), 0.97 * to_seconds(before));
-}
-
 }  // namespace
 }  // namespace heterog::search
