@@ -172,7 +172,7 @@ class Matching {
 
 // Each device once, at the place of its first replica.
 std::vector<Replica> mapped(const std::vector<Replica>& replicas, const DeviceMatch& match,
-                            CarryOver how) {
+                            const CarryOver& how) {
   const bool some_left =
       std::ranges::any_of(replicas, [&](const Replica& one) { return !match.gone[one.device]; });
   std::vector<Replica> result;
@@ -192,6 +192,8 @@ std::vector<Replica> mapped(const std::vector<Replica>& replicas, const DeviceMa
     const double weight = twin->weight;
     result.push_back({match.added[i], weight});
   }
+  if (how.times_as_much.empty()) return result;
+  for (Replica& one : result) one.weight *= how.times_as_much[one.device];
   return result;
 }
 
@@ -332,7 +334,7 @@ std::string gone_text(const OtherPlan& plan, const cluster::Cluster& cluster,
 }
 
 Strategy carry_over(const OtherPlan& plan, const DeviceMatch& match, const cost::Problem& problem,
-                    CarryOver how, std::string_view source) {
+                    const CarryOver& how, std::string_view source) {
   const cluster::Cluster& cluster = *problem.cluster;
   Strategy carried = plan.strategy;
   carried.sync.clear();

@@ -50,6 +50,9 @@ struct CarryOver {
   TakenOver taken_over = TakenOver::kByNearest;
   // A device that is new has a replica of its own, of the same weight, of all that its twin has.
   bool twins_join = false;
+  // How many times as much each device of the cluster is to take as what it stands for took; empty:
+  // as much.
+  IdVector<DeviceId, double> times_as_much = {};
 };
 
 // The plan's strategy for this problem: sets of devices with their weights (those of devices that
@@ -61,6 +64,6 @@ struct CarryOver {
 //
 // Throws an input error (prefixed by `source`) where the file does not say what its groups were.
 Strategy carry_over(const OtherPlan& plan, const DeviceMatch& match, const cost::Problem& problem,
-                    CarryOver how, std::string_view source);
+                    const CarryOver& how, std::string_view source);
 
 }  // namespace heterog::decide

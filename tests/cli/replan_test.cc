@@ -79,6 +79,20 @@ TEST_F(Replan, TakesAnyChange) {
   EXPECT_THAT(json(more)["from"]["added"], testing::ElementsAre("v100/gpu2"));
 }
 
+// A device that has become slower takes less, before anything is settled.
+TEST_F(Replan, SharesFollowANewSpeed) {
+  const std::string batch = "--batch 4096 ";
+  ASSERT_EQ(run("plan " + kModel + " --evaluations 200 --cluster " + path("old.json") + " --out " +
+                path("plan.json") + " " + batch)
+                .code,
+            0);
+  std::string slower = cluster_of(1, "GTX-1080-Ti");
+  const std::string v100 = R"({"model": "V100-PCIE-16GB", "count": 1})";
+  slower.replace(slower.find(v100), v100.size(), v100 + R"(, {"model": "GTX-1080-Ti"})");
+  const auto planned = json(replan(slower, batch + "--json --evaluations 2"));
+  EXPECT_LT(planned["step_seconds"], 0.9 * planned["from"]["step_seconds"].get<double>());
+}
+
 // A longer budget is the portfolio's, and what was carried over is among its starts.
 TEST_F(Replan, ALongBudgetFindsNoLessThanAShortOne) {
   const Finished shortly = replan(cluster_of(1, "GTX-1080-Ti"), "--batch 32 --json");

@@ -179,6 +179,20 @@ TEST(CarryOver, ANewDeviceJoinsItsTwin) {
   EXPECT_EQ(joined.micro_batches, 2);
 }
 
+TEST(CarryOver, AFasterDeviceTakesMore) {
+  const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
+  Strategy strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));
+  strategy.units[UnitId(0)].replicas = {{DeviceId(1), 3}, {DeviceId(0), 1}};
+  const OtherPlan plan = written(strategy, *problem);
+  const DeviceMatch match = match_devices(plan.devices, *problem->cluster, "p.json");
+  const IdVector<DeviceId, double> times(std::vector<double>{1, 0.5});
+  const Strategy carried = carry_over(plan, match, *problem, {.times_as_much = times}, "p.json");
+  EXPECT_THAT(carried.units[UnitId(0)].replicas,
+              ElementsAre(Replica{DeviceId(1), 1.5}, Replica{DeviceId(0), 1}));
+  EXPECT_THAT(carried.units[UnitId(1)].replicas,
+              ElementsAre(Replica{DeviceId(0), 1}, Replica{DeviceId(1), 0.5}));
+}
+
 TEST(CarryOver, MicroBatchesAreNoMoreThanSamples) {
   const auto problem = toy_problem(support::tiny_mlp_graph(), 2, 12);
   Strategy strategy = uniform_strategy(*problem, even_decision(*problem, SyncMethod::kAllReduce));

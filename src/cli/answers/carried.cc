@@ -34,11 +34,15 @@ Carried read_carried(const std::string& path, const cost::Problem& problem) {
   const decide::DeviceMatch match = decide::match_devices(plan.devices, cluster, path);
   Carried carried{.plan = path, .gone = decide::gone_text(plan, cluster, match)};
   for (DeviceId device : match.added) carried.added.push_back(cluster.device(device).name);
+  const IdVector<DeviceId, double> times = search::times_as_fast(plan, match, problem);
+  const auto add = [&](std::vector<decide::Strategy>& to, const decide::CarryOver& how) {
+    decide::Strategy strategy = decide::carry_over(plan, match, problem, how, path);
+    if (std::ranges::find(to, strategy) == to.end()) to.push_back(std::move(strategy));
+  };
   for (const decide::TakenOver by : {decide::TakenOver::kByNearest, decide::TakenOver::kByOthers}) {
     for (const bool twins : {false, true}) {
-      decide::Strategy strategy = decide::carry_over(plan, match, problem, {by, twins}, path);
-      if (std::ranges::find(carried.strategies, strategy) != carried.strategies.end()) continue;
-      carried.strategies.push_back(std::move(strategy));
+      add(carried.strategies, {by, twins});
+      if (!times.empty()) add(carried.by_new_speeds, {by, twins, times});
     }
   }
   return carried;
@@ -49,7 +53,7 @@ search::PlannerResult plan_from(search::PlannerContext& context, Carried& carrie
   search::PlannerContext first{
       .oracle = context.oracle, .rng = context.rng, .budget = context.budget};
   if (goes_on) first.budget.evaluations.reset();
-  search::Replanned found = search::replan(first, carried.strategies);
+  search::Replanned found = search::replan(first, carried.strategies, carried.by_new_speeds);
   carried.evaluation = found.carried;
   if (!goes_on || context.budget.expired()) return std::move(found.result);
   if (context.budget.evaluations) *context.budget.evaluations -= found.result.evaluations;

@@ -14,9 +14,11 @@ namespace heterog::cli {
 struct Carried {
   std::string plan;                          // file
   std::vector<decide::Strategy> strategies;  // what it comes to, in one way or more
-  std::string gone;                          // devices that are not there, and what stands for them
-  std::vector<std::string> added;            // devices that it did not know
-  search::Evaluation evaluation = {};        // of the best of them as it is
+  // The same where devices have become faster or slower, with shares by their new speeds.
+  std::vector<decide::Strategy> by_new_speeds;
+  std::string gone;                    // devices that are not there, and what stands for them
+  std::vector<std::string> added;      // devices that it did not know
+  search::Evaluation evaluation = {};  // of the best of them as it is
   double seconds = 0;  // to carry over and improve, without reading graph and cluster
 };
 

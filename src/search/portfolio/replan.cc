@@ -2,6 +2,7 @@
 #include "search/portfolio/replan.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,9 +15,12 @@
 #include "search/engines/local_search.h"
 #include "search/moves/move.h"
 #include "search/pipeline/pipelines.h"
+#include "search/starts/balanced_servers.h"
 #include "search/starts/baselines.h"
+#include "search/starts/estimated_layouts.h"
 #include "search/starts/settle.h"
 #include "search/starts/starts.h"
+#include "search/starts/sync_split.h"
 #include "search/starts/widths.h"
 #include "space/cluster_summary.h"
 #include "space/group_summary.h"
@@ -31,12 +35,15 @@ constexpr const char* kCarried = "carried";
 constexpr int kRounds = 4;
 // Pipelines that are tried in the place of one, of as many micro-batches and of any number.
 constexpr std::size_t kCutsAnew = 3;
-// Data parallelism beside what was carried over, where so many plans are left for it.
-constexpr std::int64_t kPlansForRivals = 24;
 // A rival that is so much slower is not settled.
 constexpr double kNearly = 1.15;
+// Servers of rows that make so many transfers take long to simulate: without a limit of time, and
+// with one.
+constexpr double kMostTransfers = 50'000, kFewTransfers = 20'000;
 // Varying widths takes up to 46 plans for each of its changes.
 constexpr std::int64_t kPlansForWidths = 48;
+// Splitting synchronisation takes up to 11.
+constexpr std::int64_t kPlansForSplits = 12;
 // Without a budget, plans of moves of all groups together come on top: so many, or of so many
 // tasks.
 constexpr std::int64_t kPlansTogether = 120;
@@ -48,27 +55,40 @@ bool is_one_batch(const Strategy& strategy) {
   return strategy.micro_batches == 1 && strategy.unit_of_op.empty();
 }
 
+bool has_servers(const Strategy& strategy) {
+  return std::ranges::any_of(strategy.units, [](const decide::UnitDecision& unit) {
+    return unit.replicas.size() > 1 && unit.sync == decide::SyncMethod::kParameterServer;
+  });
+}
+
 class Replanning {
  public:
   Replanning(PlannerContext& context, Budget budget)
       : context_(context),
         evaluator_(context.oracle, std::move(budget)),
-        groups_(space::summarize_groups(context.problem())) {}
+        groups_(space::summarize_groups(context.problem())),
+        rows_are_cheap_(transfers_of_several_servers(context.problem()) <=
+                        (context.budget.time_used ? kFewTransfers : kMostTransfers)) {}
 
-  Replanned run(const std::vector<Strategy>& carried) {
-    const Start first = best_of(carried, kCarried);
-    result_ = first;
-    from_ = without_own_order(first);
+  Replanned run(const std::vector<Strategy>& carried, const std::vector<Strategy>& changed) {
+    std::vector<Strategy> together = carried;  // simulated on several threads
+    together.insert(together.end(), changed.begin(), changed.end());
+    const Start best = best_of(together, kCarried), first = best_of(carried, kCarried);
+    result_ = best;
+    from_ = without_own_order(best);
     let_idle_join();
     fit_in_memory();
     cut_again();
     settle_shares();
-    rival();
+    rivals();
     if (is_one_batch(from_.tried.strategy) && evaluator_.evaluations_left() >= kPlansForWidths) {
       keep(vary_widths(evaluator_, groups_, from_.tried), " + widths");
     }
+    split();
+    choose_servers();
     climb_together();
     climb();
+    choose_servers();
     improve_order();
     return {{.strategy = std::move(result_.tried.strategy),
              .evaluation = result_.tried.evaluation,
@@ -194,20 +214,39 @@ class Replanning {
     evaluator_.set_budget(budget);
   }
 
-  // What nobody had to search for. Where it is nearly as good it may become better.
-  void rival() {
-    if (evaluator_.evaluations_left() < kPlansForRivals) return;
-    const Strategy plain = proportional_all_reduce(context_.problem());
+  // What nobody had to search for, and what a change may make the better form of the plan.
+  void rivals() {
+    const cost::Problem& problem = context_.problem();
+    const Strategy plain = proportional_all_reduce(problem);
     std::vector<Strategy> strategies = in_other_schedules(plain);
     strategies.push_back(plain);
-    const Start carried = std::exchange(from_, best_of(strategies, "cp-ar"));
-    const Evaluation& rival = from_.tried.evaluation;
-    const Evaluation& to_beat = carried.tried.evaluation;
-    const bool near = rival.feasible == to_beat.feasible &&
-                      to_seconds(rival.step) < kNearly * to_seconds(to_beat.step);
+    rival(strategies, "cp-ar");
+    if (rows_are_cheap_) {
+      Strategy by_rows = with_several_servers(problem, proportional_ps(problem), /*of_all=*/false);
+      by_rows.order = decide::OrderPolicy::kRankQueued;
+      rival({std::move(by_rows)}, "cp-ps + several servers");
+    }
+    if (!evaluations_are_costly(problem)) rival(estimated_layouts(problem), "estimate");
+  }
+  // The best of them, settled where it is nearly as good, as then it may become better.
+  void rival(const std::vector<Strategy>& strategies, const char* name) {
+    const auto plans = std::ssize(strategies) + 2 * kRounds;
+    if (strategies.empty() || evaluator_.evaluations_left() < plans) return;
+    if (context_.budget.expired()) return;
+    const Start to_beat = std::exchange(from_, best_of(strategies, name));
+    const Evaluation& found = from_.tried.evaluation;
+    const bool near = found.feasible == to_beat.tried.evaluation.feasible &&
+                      to_seconds(found.step) < kNearly * to_seconds(to_beat.tried.evaluation.step);
     if (near) settle_shares();
-    go_on_from(carried);
+    go_on_from(to_beat);
     if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
+  }
+
+  void split() {
+    if (!is_one_batch(from_.tried.strategy)) return;
+    if (evaluator_.evaluations_left() < kPlansForSplits) return;
+    const bool coarse = evaluations_are_costly(context_.problem());
+    keep(split_syncs(evaluator_, groups_, from_.tried, coarse), " + split");
   }
 
   // Where many devices are alike, of each class one is simulated.
@@ -231,6 +270,29 @@ class Replanning {
     keep({found.strategy, found.evaluation}, " + local-search");
   }
 
+  // Moves drop who serves what. Of what is gone on from and of the best by now, in two ways each.
+  // Without a budget they come on top.
+  void choose_servers() {
+    if (context_.budget.expired()) return;
+    const cost::Problem& problem = context_.problem();
+    std::vector<Strategy> strategies;
+    for (const Start* start : {&from_, &result_}) {
+      Strategy plain = start->tried.strategy;
+      plain.sync.clear();
+      if (!has_servers(plain)) continue;
+      strategies.push_back(with_balanced_servers(problem, plain));
+      if (!rows_are_cheap_) continue;
+      strategies.push_back(with_several_servers(problem, std::move(plain), /*of_all=*/false));
+    }
+    const std::int64_t left = evaluator_.evaluations_left();
+    if (context_.budget.evaluations && left < std::ssize(strategies)) {
+      strategies.resize(static_cast<std::size_t>(left));
+    }
+    if (strategies.empty()) return;
+    Start found = best_of(strategies, from_.name + " + servers");
+    if (better(found.tried.evaluation, result_.tried.evaluation)) result_ = std::move(found);
+  }
+
   // Of what was climbed to and, if that is another, of what is best by now.
   void improve_order() {
     const auto rounds = static_cast<int>(std::clamp<std::int64_t>(
@@ -247,9 +309,10 @@ class Replanning {
   PlannerContext& context_;
   BatchEvaluator evaluator_;
   space::GroupSummaries groups_;
-  std::int64_t together_ = 0;  // of the plans, those of moves of all groups together
-  Start result_;               // the best of all
-  Start from_;                 // what is gone on from, without an order of its own
+  bool rows_are_cheap_ = false;  // on several servers
+  std::int64_t together_ = 0;    // of the plans, those of moves of all groups together
+  Start result_;                 // the best of all
+  Start from_;                   // what is gone on from, without an order of its own
 };
 
 }  // namespace
@@ -262,11 +325,39 @@ std::int64_t replan_evaluations(const cost::Problem& problem) {
   return std::clamp(evaluations_in(problem, seconds), kLeast, kMost);
 }
 
-Replanned replan(PlannerContext& context, const std::vector<Strategy>& carried) {
+IdVector<DeviceId, double> times_as_fast(const decide::OtherPlan& plan,
+                                         const decide::DeviceMatch& match,
+                                         const cost::Problem& problem) {
+  const cluster::Cluster& cluster = *problem.cluster;
+  const auto of_type = [&](const std::string& name) -> std::optional<DeviceId> {
+    for (DeviceId device : cluster.device_ids()) {
+      if (cluster.type_of(device).name == name) return device;
+    }
+    return std::nullopt;
+  };
+  const space::ModelSeconds seconds(problem);
+  const auto samples =
+      std::max<std::int64_t>(1, problem.batch / static_cast<std::int64_t>(cluster.device_count()));
+  IdVector<DeviceId, double> times(cluster.device_count(), 1.0);
+  bool any = false;
+  for (DeviceId was : id_range<DeviceId>(plan.devices.size())) {
+    const DeviceId now = match.of[was];
+    const std::string& type = plan.devices[was.value()].type;
+    if (match.gone[was] || cluster.type_of(now).name == type) continue;
+    const std::optional<DeviceId> like = of_type(type);
+    if (!like) continue;
+    times[now] = seconds(*like, samples) / seconds(now, samples);
+    any = true;
+  }
+  return any ? times : IdVector<DeviceId, double>();
+}
+
+Replanned replan(PlannerContext& context, const std::vector<Strategy>& carried,
+                 const std::vector<Strategy>& changed) {
   EXPECT(!carried.empty());
   Budget budget = context.budget;
   if (!budget.evaluations) budget.evaluations = replan_evaluations(context.problem());
-  return Replanning(context, std::move(budget)).run(carried);
+  return Replanning(context, std::move(budget)).run(carried, changed);
 }
 
 }  // namespace heterog::search
