@@ -54,16 +54,24 @@ oracle::Budget budget_in_passes(const BatchEvaluator& evaluator, const PipelineL
   return budget;
 }
 
+bool is_folded(const Cut& cut) {
+  const auto again = [&](const Stage& stage) {
+    return std::ranges::count(cut.stages, stage.devices, &Stage::devices) > 1;
+  };
+  return std::ranges::any_of(cut.stages, again);
+}
+
 // The best first, but that of each number of micro-batches before all others: with few of them,
-// passes of layers hold each other up for longest.
-std::vector<One> in_turns(std::vector<One> all) {
+// passes of layers hold each other up for longest. Where plans are few, so that nothing is climbed
+// from, those there and back have turns of their own, as these hold each other up for longer yet.
+std::vector<One> in_turns(std::vector<One> all, bool few) {
   std::ranges::stable_sort(all, better, &One::evaluation);
-  std::vector<std::int64_t> known;
+  std::vector<std::pair<std::int64_t, bool>> known;
   std::vector<One> first, rest;
   for (One& one : all) {
-    const std::int64_t parts = one.strategy.micro_batches;
-    const bool is_new = known.size() < kClimbed && std::ranges::find(known, parts) == known.end();
-    if (is_new) known.push_back(parts);
+    const std::pair kind(one.strategy.micro_batches, few && is_folded(*one.cut));
+    const bool is_new = known.size() < kClimbed && std::ranges::find(known, kind) == known.end();
+    if (is_new) known.push_back(kind);
     (is_new ? first : rest).push_back(std::move(one));
   }
   std::ranges::move(rest, std::back_inserter(first));
@@ -78,7 +86,7 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
     return a.evaluation.step == b.evaluation.step;
   };
   all.erase(std::unique(all.begin(), all.end(), same), all.end());
-  all = in_turns(std::move(all));
+  all = in_turns(std::move(all), limits.by_parts);
   if (rng == nullptr || limits.by_parts) return all;
   std::vector<Start> starts;  // named by their places in `all`
   for (std::size_t i = 0; i < std::min(kClimbed, all.size()); ++i) {
@@ -95,7 +103,7 @@ std::vector<One> climbed(BatchEvaluator& evaluator, std::vector<One> all,
     all.push_back(
         {from.cut, std::move(start.tried.strategy), start.tried.evaluation, from.tied_together});
   }
-  return in_turns(std::move(all));
+  return in_turns(std::move(all), limits.by_parts);
 }
 
 // Turns that devices can take strictly in passes of layers, they may not be able to take as they

@@ -75,6 +75,25 @@ TEST(CoarsePipelines, TakeNoTurnsThatTheOpsCannotTake) {
   EXPECT_EQ(evaluator.refused(), 0);
 }
 
+bool is_folded(const TriedPipelines::One& one) {
+  const std::vector<Stage>& stages = one.cut->stages;
+  return std::ranges::any_of(stages, [&](const Stage& stage) {
+    return std::ranges::count(stages, stage.devices, &Stage::devices) > 1;
+  });
+}
+
+// Passes of layers hold each other up for longer there and back than along the devices: where few
+// are simulated as they are, both kinds are.
+TEST(CoarsePipelines, TakeTurnsAlongTheDevicesAndThereAndBack) {
+  const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
+  oracle::Evaluator oracle(*problem);
+  BatchEvaluator evaluator(oracle);
+  const TriedPipelines tried = try_pipelines_coarsely(evaluator, of_few(kLimits));
+  ASSERT_GE(tried.all.size(), 2U);
+  EXPECT_EQ(tried.all[0].strategy.micro_batches, tried.all[1].strategy.micro_batches);
+  EXPECT_NE(is_folded(tried.all[0]), is_folded(tried.all[1]));
+}
+
 // What is simulated in passes of layers alone is no plan of the budget.
 TEST(CoarsePipelines, KeepToABudget) {
   const auto problem = load_test_problem("bert_large24", "heterog-4gpu", 32);
