@@ -71,11 +71,13 @@ decide::Strategy apply(const decide::Strategy& strategy, const Move& move) {
     if (move.sync) unit.sync = *move.sync;
     if (move.recompute) unit.recompute = *move.recompute;
   }
-  if (move.order) next.order = *move.order;
   if (move.bucket_bytes) next.bucket_bytes = *move.bucket_bytes;
   if (move.micro_batches) next.micro_batches = *move.micro_batches;
   if (move.pattern) next.pattern = *move.pattern;
   if (move.strict) set_strict(next, *move.strict);
+  // Made for another strategy: turns that are priorities have their own order.
+  const bool has_own_order = next.pattern != decide::Pattern::kNone && !next.strict;
+  if (move.order && !has_own_order) next.order = *move.order;
   return next;
 }
 

@@ -43,6 +43,16 @@ TEST(WithUnits, GroupsAreTheUnits) {
   EXPECT_EQ(ops, problem->graph->op_count());
 }
 
+// As where two moves that were made for strict turns are both made, and the first loosens them.
+TEST(Apply, TurnsThatArePrioritiesKeepTheirOrder) {
+  const auto problem = load_test_problem("bert_large24-tiny", "heterog-4gpu", 16);
+  const Strategy strict = two_stages(*problem, true);
+  const Move other_order{.order = decide::OrderPolicy::kFifo};
+  EXPECT_EQ(apply(strict, other_order).order, decide::OrderPolicy::kFifo);
+  const Strategy loosened = apply(strict, {.strict = false});
+  EXPECT_EQ(apply(loosened, other_order), loosened);
+}
+
 // Whatever is moved, no strategy is refused: turns that could never begin are not strict any more.
 class PipelineMoves : public testing::TestWithParam<const char*> {};
 
