@@ -238,8 +238,9 @@ class Replanning {
     const bool near = found.feasible == to_beat.tried.evaluation.feasible &&
                       to_seconds(found.step) < kNearly * to_seconds(to_beat.tried.evaluation.step);
     if (near) settle_shares();
-    go_on_from(to_beat);
     if (better(from_.tried.evaluation, result_.tried.evaluation)) result_ = from_;
+    from_ = without_own_order(from_);  // nor servers of its own, which moves would break
+    go_on_from(to_beat);
   }
 
   void split() {
