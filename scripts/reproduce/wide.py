@@ -9,8 +9,8 @@ problems), worst, how many problems are within 3 %, and on how many all seeds ar
 --beside says how much longer the other rows' steps are than those of one row, problem by problem, and
 on how many by half a per cent and more.
 best_known.json beside this file holds the best of all runs so far; --known searches each problem long
-first, with so many seeds, by `plan` and by annealing (LONG plans each), to find better ones; hours for
-all problems. HETEROG_BIN names another program than that of the release preset. Models that are not
+first, with so many seeds, by `plan`, by annealing and by the policy (LONG plans each), to find better
+ones; days for all problems. HETEROG_BIN names another program than that of the release preset. Models that are not
 in the zoo are exported first.
 """
 
@@ -62,7 +62,8 @@ ON_DEMAND = {"plan, 500 plans", "fine-tuned, 500 plans", *TRAINED}
 SEEDLESS = {"best data parallelism", "formula", "uniform rows", UNTRAINED, "policy alone, 10 plans", *TRAINED}
 
 
-# Plans of a long search.
+# Plans of a long search, and who searches: the policy in groups of its own.
+LONG_PLANNERS = "portfolio", "annealing", "policy"
 LONG = {"small": 20000, "medium": 3000, "large": 600}
 
 
@@ -201,7 +202,7 @@ def main():
             for case in chosen(size, given.least, given.models):
                 write_cluster(case[2], OUT)
                 plain = learning_value.expect_costs(known, case, folder)
-                for planner, seed in product(("portfolio", "annealing"), range(given.known)):
+                for planner, seed in product(LONG_PLANNERS, range(given.known)):
                     long = ["--evaluations", LONG[size]]
                     step, _, took = learning_value.run(case, planner, long, seed, folder)
                     learning_value.learn(known, case, step, f"{planner}, {LONG[size]} plans", plain, True)
