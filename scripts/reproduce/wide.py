@@ -10,8 +10,8 @@ problems), worst, how many problems are within 3 %, and on how many all seeds ar
 on how many by half a per cent and more.
 best_known.json beside this file holds the best of all runs so far; --known searches each problem long
 first, with so many seeds, by `plan`, by annealing and by the policy (LONG plans each), to find better
-ones; days for all problems. HETEROG_BIN names another program than that of the release preset. Models that are not
-in the zoo are exported first.
+ones; days for all problems. HETEROG_BIN names another program than that of the release preset.
+Models that are not in the zoo are exported first.
 """
 
 import argparse
